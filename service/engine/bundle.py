@@ -1,0 +1,198 @@
+"""A bundle on disk: `<repository>/<name>/<version>/` with a manifest and tensors.
+
+Reading maps the tensors read-only, so that all processes share one copy, and checks
+digests, types, shapes, index ranges and finiteness before anything is used. Writing
+publishes by one rename: a reader sees all of a version or nothing.
+"""
+
+import hashlib
+import json
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
+from service.engine.errors import BundleError
+from service.engine.manifest import Manifest, TensorSpec, parse_manifest
+
+__all__ = ["MANIFEST_FILE", "TENSORS_FILE", "Bundle", "read_bundle", "write_bundle"]
+
+MANIFEST_FILE = "manifest.json"
+TENSORS_FILE = "tensors.safetensors"
+
+Tensor = npt.NDArray[Any]
+
+_DTYPES = {"F32": "float32", "I32": "int32"}
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A manifest and the tensors that belong to it, by name."""
+
+    manifest: Manifest
+    tensors: Mapping[str, Tensor]
+
+
+def expected_tensors(config: EngineConfig, n_labels: int) -> dict[str, TensorSpec]:
+    """Type and shape of every tensor that a bundle with this configuration stores."""
+    width, nodes = DESCRIPTOR_WIDTH, config.n_leaves - 1
+    return {
+        "tree_vectors": TensorSpec("float32", (nodes, width)),
+        "tree_thresholds": TensorSpec("float32", (nodes,)),
+        "table": TensorSpec("int32", (config.n_leaves, config.nonzeros)),
+        "dictionary": TensorSpec("float32", (config.n_atoms, width)),
+        "inverse_grams": TensorSpec("float32", (config.n_leaves, config.nonzeros, config.nonzeros)),
+        "classifier_weights": TensorSpec("float32", (config.n_features, n_labels)),
+        "classifier_bias": TensorSpec("float32", (n_labels,)),
+    }
+
+
+def pseudo_inverse_spec(config: EngineConfig) -> TensorSpec:
+    """The tensor that may stand in a bundle instead of `inverse_grams`."""
+    return TensorSpec("float32", (config.n_leaves, config.nonzeros, DESCRIPTOR_WIDTH))
+
+
+def read_bundle(path: str | os.PathLike[str]) -> Bundle:
+    """The bundle in version folder `path`, checked, its tensors memory-mapped."""
+    folder = Path(path)
+    manifest = parse_manifest(_read_manifest(folder / MANIFEST_FILE), str(folder / MANIFEST_FILE))
+    where = folder / TENSORS_FILE
+    mapping = _map(where)
+    found = hashlib.sha256(mapping).hexdigest()
+    expected = manifest.files.get(TENSORS_FILE)
+    if found != expected:
+        raise BundleError(
+            f"{where}: SHA-256 is {found}, expected {expected}; "
+            "the file was damaged or does not belong to this manifest"
+        )
+    tensors = _view_tensors(where, mapping)
+    _check_tensors(manifest, tensors, where)
+    return Bundle(manifest, tensors)
+
+
+def write_bundle(bundle: Bundle, folder: str | os.PathLike[str]) -> Manifest:
+    """Write `bundle` as version folder `folder`, which must not exist; its sealed manifest."""
+    target = Path(folder)
+    if target.exists():
+        raise BundleError(f"{target}: exists already, expected a new version folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        manifest = _write_files(bundle, staging)
+        staging.chmod(0o755)
+        _publish(staging, target)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+    return manifest
+
+
+def _write_files(bundle: Bundle, staging: Path) -> Manifest:
+    tensors_path = staging / TENSORS_FILE
+    save_file(dict(bundle.tensors), tensors_path)
+    manifest = replace(
+        bundle.manifest,
+        tensors={name: _spec_of(tensor) for name, tensor in bundle.tensors.items()},
+        files={TENSORS_FILE: hashlib.sha256(tensors_path.read_bytes()).hexdigest()},
+    ).sealed()
+    (staging / MANIFEST_FILE).write_bytes(manifest.to_bytes())
+    for path in (tensors_path, staging / MANIFEST_FILE):
+        path.chmod(0o644)
+        _flush(path)
+    return manifest
+
+
+def _publish(staging: Path, target: Path) -> None:
+    _flush(staging)
+    try:
+        staging.rename(target)
+    except OSError as error:
+        raise BundleError(f"{target}: cannot be published: {error}") from error
+    _flush(target.parent)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _spec_of(tensor: Tensor) -> TensorSpec:
+    return TensorSpec(str(tensor.dtype), tensor.shape)
+
+
+def _read_manifest(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BundleError(
+            f"{path}: cannot be read ({error.strerror}), expected a bundle's version folder"
+        ) from error
+
+
+def _map(path: Path) -> mmap.mmap:
+    try:
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise BundleError(f"{path}: cannot be mapped: {error}") from error
+
+
+def _view_tensors(path: Path, mapping: mmap.mmap) -> dict[str, Tensor]:
+    """Arrays over the mapping. The library proves the header sound but would copy the data."""
+    try:
+        with safe_open(path, framework="np"):
+            pass
+        start = 8 + int.from_bytes(mapping[:8], "little")
+        header = json.loads(mapping[8:start])
+        header.pop("__metadata__", None)
+        return {name: _view(mapping, start, entry) for name, entry in header.items()}
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise BundleError(f"{path}: not a sound safetensors file: {error}") from error
+
+
+def _view(mapping: mmap.mmap, start: int, entry: dict[str, Any]) -> Tensor:
+    dtype = np.dtype(_DTYPES[entry["dtype"]])
+    begin, end = entry["data_offsets"]
+    flat = np.frombuffer(mapping, dtype, (end - begin) // dtype.itemsize, start + begin)
+    return flat.reshape(entry["shape"])
+
+
+def _check_tensors(manifest: Manifest, tensors: Mapping[str, Tensor], where: Path) -> None:
+    expected = expected_tensors(manifest.config, len(manifest.labels))
+    if "pseudo_inverses" in tensors:
+        del expected["inverse_grams"]
+        expected["pseudo_inverses"] = pseudo_inverse_spec(manifest.config)
+    if set(tensors) != set(expected) or set(manifest.tensors) != set(expected):
+        raise BundleError(
+            f"{where}: holds the tensors {sorted(tensors)}, expected {sorted(expected)}"
+        )
+    for name, tensor in tensors.items():
+        _check_tensor(name, tensor, expected[name], manifest, where)
+
+
+def _check_tensor(
+    name: str, tensor: Tensor, expected: TensorSpec, manifest: Manifest, where: Path
+) -> None:
+    for found in (_spec_of(tensor), manifest.tensors[name]):
+        if found != expected:
+            raise BundleError(f"{where}: tensor {name} is {found}, expected {expected}")
+    if tensor.dtype == np.float32 and not np.isfinite(tensor).all():
+        raise BundleError(f"{where}: tensor {name} has values that are not finite")
+    if name == "table" and (tensor.min() < 0 or tensor.max() >= manifest.config.n_atoms):
+        raise BundleError(
+            f"{where}: table names atoms {tensor.min()} to {tensor.max()}, "
+            f"expected 0 to {manifest.config.n_atoms - 1}"
+        )

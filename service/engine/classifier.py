@@ -1,0 +1,53 @@
+"""Linear classifier: scores, probabilities, and the best few labels."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.engine.arrays import Float32Array, Float64Array, frozen
+from service.engine.kernels.classifier import add_scores
+
+__all__ = ["LinearClassifier", "Prediction", "probabilities", "rank"]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One label and how probable it is."""
+
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class LinearClassifier:
+    """Weights (n_features, n_labels) and bias (n_labels,), read-only."""
+
+    weights: Float32Array
+    bias: Float32Array
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", frozen(self.weights))
+        object.__setattr__(self, "bias", frozen(self.bias))
+
+    def scores(self, pooled: Float32Array) -> Float32Array:
+        """Scores (n_labels,) of a pooled vector (n_features,)."""
+        scores = self.bias.copy()
+        add_scores(frozen(pooled), self.weights, scores)
+        return scores
+
+
+def probabilities(scores: Float32Array, scale: float) -> Float64Array:
+    """Softmax of the scaled scores along the last axis; sums to one."""
+    scaled = scores.astype(np.float64) * scale
+    exponentials = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+    normalised: Float64Array = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return normalised
+
+
+def rank(
+    scores: Float32Array, labels: tuple[str, ...], scale: float, top_k: int
+) -> tuple[Prediction, ...]:
+    """The `top_k` best labels, best first; ties go to the lowest index."""
+    best = np.argsort(-scores, kind="stable")[:top_k]
+    chances = probabilities(scores, scale)
+    return tuple(Prediction(labels[i], float(chances[i])) for i in best)

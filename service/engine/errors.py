@@ -1,0 +1,56 @@
+"""The engine's exceptions: one root, one class for each party that has to act.
+
+LeafcodeError
+├── ImageError             whoever sent the image
+│   ├── EmptyImageError        nothing was sent
+│   ├── UnsupportedImageError  not one of the formats we read
+│   ├── OversizedImageError    more bytes than allowed
+│   └── BrokenImageError       a known format, but damaged or beyond a limit
+├── DescriptorError        whoever sent descriptors
+└── BundleError            whoever made or moved the bundle
+
+Messages say what was found and what was expected. Nothing here knows HTTP.
+"""
+
+__all__ = [
+    "BrokenImageError",
+    "BundleError",
+    "DescriptorError",
+    "EmptyImageError",
+    "ImageError",
+    "LeafcodeError",
+    "OversizedImageError",
+    "UnsupportedImageError",
+]
+
+
+class LeafcodeError(Exception):
+    """Root of everything the engine raises on purpose."""
+
+
+class ImageError(LeafcodeError):
+    """An image that cannot be used."""
+
+
+class EmptyImageError(ImageError):
+    """No bytes at all."""
+
+
+class UnsupportedImageError(ImageError):
+    """Bytes that are not an image of a format on the list."""
+
+
+class OversizedImageError(ImageError):
+    """More encoded bytes than the limit."""
+
+
+class BrokenImageError(ImageError):
+    """A format on the list, but truncated, damaged, too large or too small."""
+
+
+class DescriptorError(LeafcodeError):
+    """Descriptors of the wrong shape or with values that are not finite."""
+
+
+class BundleError(LeafcodeError):
+    """A bundle that cannot be read, is damaged, or contradicts itself."""

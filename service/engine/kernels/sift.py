@@ -1,0 +1,139 @@
+"""Dense SIFT as in the paper's section "Sift grid", fused row by row.
+
+Arrays that live for one image row hold one orientation band after the other, so
+that every inner loop runs along x and becomes SIMD; only the finished feature
+map interleaves the eight bands of a cell, because a descriptor copies cells.
+"""
+
+import numpy as np
+
+from service.engine.arrays import Float32Array
+from service.engine.kernels.compiling import kernel
+
+__all__ = ["build_feature_map", "gather_descriptors"]
+
+# Keeps 0/0 out of e²/m² at flat pixels; the smallest m² that matters, one grey
+# level of 16 bits, is 1e-10.
+_TINY = np.float32(1e-30)
+
+
+@kernel
+def _filter_row(
+    gray: Float32Array,
+    y: int,
+    smooth: Float32Array,
+    derive: Float32Array,
+    columns: Float32Array,
+    gradient: Float32Array,
+) -> None:
+    """Gaussian derivatives I_x, I_y of row `y`: down the columns, then along the row.
+
+    gray (h, w); smooth, derive (5,); columns (2, w) scratch; gradient (2, w - 4) out.
+    """
+    width = gray.shape[1]
+    for x in range(width):
+        inner = gray[y + 1, x] + gray[y + 3, x]
+        outer = gray[y, x] + gray[y + 4, x]
+        columns[0, x] = smooth[2] * gray[y + 2, x] + smooth[1] * inner + smooth[0] * outer
+        columns[1, x] = derive[4] * (gray[y + 4, x] - gray[y, x]) + derive[3] * (
+            gray[y + 3, x] - gray[y + 1, x]
+        )
+    for x in range(width - 4):
+        gradient[0, x] = derive[4] * (columns[0, x + 4] - columns[0, x]) + derive[3] * (
+            columns[0, x + 3] - columns[0, x + 1]
+        )
+        gradient[1, x] = (
+            smooth[2] * columns[1, x + 2]
+            + smooth[1] * (columns[1, x + 1] + columns[1, x + 3])
+            + smooth[0] * (columns[1, x] + columns[1, x + 4])
+        )
+
+
+@kernel
+def _add_bands(gradient: Float32Array, directions: Float32Array, bands: Float32Array) -> None:
+    """Add m·cos(φ-φₙ)₊⁹ of every pixel to its eight bands.
+
+    With eₙ = I_x cosφₙ + I_y sinφₙ = m·cos(φ-φₙ), the value is eₙ·(eₙ²/m²)⁴ where eₙ
+    is positive: no arctangent, no table. Band n+4 points the other way, so each
+    direction serves two bands. gradient (2, w); directions (4, 2); bands (8, w).
+    """
+    width = gradient.shape[1]
+    for n in range(4):
+        cosine = directions[n, 0]
+        sine = directions[n, 1]
+        for x in range(width):
+            ix = gradient[0, x]
+            iy = gradient[1, x]
+            e = ix * cosine + iy * sine
+            squared = e * e / (ix * ix + iy * iy + _TINY)
+            fourth = squared * squared
+            value = e * (fourth * fourth)
+            bands[n, x] += max(value, np.float32(0))
+            bands[n + 4, x] += max(-value, np.float32(0))
+
+
+@kernel
+def build_feature_map(
+    gray: Float32Array,
+    smooth: Float32Array,
+    derive: Float32Array,
+    directions: Float32Array,
+    features: Float32Array,
+) -> None:
+    """Filters, bands, 2x2 sum-subsampling and 2x2 smoothing.
+
+    gray (h, w) -> features ((h - 4) // 2 - 1, (w - 4) // 2 - 1, 8).
+    """
+    width = gray.shape[1]
+    rows, cols = features.shape[0], features.shape[1]
+    columns = np.empty((2, width), np.float32)
+    gradient = np.empty((2, width - 4), np.float32)
+    bands = np.empty((8, width - 4), np.float32)
+    previous = np.empty((8, cols + 1), np.float32)
+    current = np.empty((8, cols + 1), np.float32)
+    for row in range(rows + 1):
+        bands[:] = 0
+        for y in range(2 * row, 2 * row + 2):
+            _filter_row(gray, y, smooth, derive, columns, gradient)
+            _add_bands(gradient, directions, bands)
+        for n in range(8):
+            for x in range(cols + 1):
+                current[n, x] = bands[n, 2 * x] + bands[n, 2 * x + 1]
+        if row > 0:
+            for x in range(cols):
+                for n in range(8):
+                    features[row - 1, x, n] = (previous[n, x] + previous[n, x + 1]) + (
+                        current[n, x] + current[n, x + 1]
+                    )
+        previous, current = current, previous
+
+
+@kernel
+def gather_descriptors(features: Float32Array, threshold: float, descriptors: Float32Array) -> None:
+    """Join 4x4 cells at distance two; scale those above `threshold` down to it.
+
+    The norm comes from the cells' own squared norms, each computed once and used
+    by sixteen descriptors. features (r + 6, c + 6, 8) -> descriptors (r, c, 128).
+    """
+    energy = np.empty(features.shape[:2], np.float32)
+    for y in range(features.shape[0]):
+        for x in range(features.shape[1]):
+            total = np.float32(0)
+            for n in range(8):
+                total += features[y, x, n] * features[y, x, n]
+            energy[y, x] = total
+    for y in range(descriptors.shape[0]):
+        for x in range(descriptors.shape[1]):
+            squared = np.float32(0)
+            for j in range(0, 8, 2):
+                for i in range(0, 8, 2):
+                    squared += energy[y + j, x + i]
+            scale = np.float32(1)
+            if squared > threshold * threshold:
+                scale = np.float32(threshold / np.sqrt(squared))
+            for j in range(4):
+                for i in range(4):
+                    for n in range(8):
+                        descriptors[y, x, (4 * j + i) * 8 + n] = (
+                            features[y + 2 * j, x + 2 * i, n] * scale
+                        )

@@ -1,0 +1,154 @@
+"""The road that data takes, in one place.
+
+bytes - image - descriptors - leaf ids - codes - pooled vector - scores - labels
+
+Training and serving both go through `Engine`, starting from encoded bytes, so that
+they cannot drift apart.
+"""
+
+import logging
+import os
+
+import numpy as np
+
+from service.engine import classifier, image, pooling, sift
+from service.engine.arrays import Float32Array
+from service.engine.bundle import Bundle, read_bundle
+from service.engine.classifier import LinearClassifier, Prediction
+from service.engine.coding import Coder, Codes
+from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
+from service.engine.errors import BundleError, DescriptorError
+from service.engine.image import ImageLimits
+from service.engine.manifest import Manifest
+from service.engine.tree import Tree, norms_of
+
+__all__ = ["Engine", "FeatureExtractor"]
+
+logger = logging.getLogger(__name__)
+
+# Another CPU may round a descriptor across a threshold of the tree; measured, that
+# moves a score in the fourth digit, while a wrong tensor moves it in the first.
+_PROBE_TOLERANCE = 5e-3
+
+
+class FeatureExtractor:
+    """Bytes to pooled vector: all of the engine that needs no classifier."""
+
+    def __init__(self, config: EngineConfig, tree: Tree, coder: Coder) -> None:
+        self.config = config
+        self.tree = tree
+        self.coder = coder
+
+    def decode(self, data: bytes, limits: ImageLimits | None = None) -> Float32Array:
+        """Encoded image -> grey float32 (h, w) in [0, 1] at working size."""
+        return image.decode(data, self.config.max_side, limits)
+
+    def describe(self, gray: Float32Array) -> Float32Array:
+        """Grey image (h, w) -> descriptors (rows, cols, 128)."""
+        return sift.describe(gray)
+
+    def encode(self, descriptors: Float32Array) -> Codes:
+        """Descriptors (n, 128) -> codes; refuses what is not finite or not 128 wide."""
+        return self._encode(_valid_descriptors(descriptors))
+
+    def _encode(self, descriptors: Float32Array) -> Codes:
+        norms = norms_of(descriptors)
+        if not np.isfinite(norms).all():
+            first = int(np.flatnonzero(~np.isfinite(norms))[0])
+            raise DescriptorError(
+                f"descriptor {first} has a norm of {norms[first]}, expected finite values "
+                "whose squares add up to a float32"
+            )
+        return self.coder.encode(descriptors, self.tree.route(descriptors, norms))
+
+    def pool(self, codes: Codes, grid: tuple[int, int]) -> Float32Array:
+        """Codes of a grid of (rows, cols) descriptors -> pooled vector (n_features,)."""
+        if grid[0] * grid[1] != codes.leaf_ids.shape[0]:
+            raise DescriptorError(
+                f"{codes.leaf_ids.shape[0]} codes do not fill a grid of {grid[0]}x{grid[1]}"
+            )
+        return pooling.pool(codes, grid, self.config)
+
+    def pooled_vector(self, data: bytes, limits: ImageLimits | None = None) -> Float32Array:
+        """Encoded image -> pooled vector (n_features,)."""
+        descriptors = self.describe(self.decode(data, limits))
+        rows, cols, width = descriptors.shape
+        codes = self._encode(descriptors.reshape(rows * cols, width))
+        return self.pool(codes, (rows, cols))
+
+
+class Engine(FeatureExtractor):
+    """One bundle, ready to classify images and to code descriptors."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        tensors = bundle.tensors
+        tree = Tree(tensors["tree_vectors"], tensors["tree_thresholds"])
+        super().__init__(bundle.manifest.config, tree, _coder(bundle))
+        self.manifest: Manifest = bundle.manifest
+        self.classifier = LinearClassifier(
+            tensors["classifier_weights"], tensors["classifier_bias"]
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Engine":
+        """The engine of the bundle in version folder `path`, its probes replayed."""
+        engine = cls(read_bundle(path))
+        engine.replay_probes(str(path))
+        return engine
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the classifier tells apart, in the order of the scores."""
+        return self.manifest.labels
+
+    def scores(self, data: bytes, limits: ImageLimits | None = None) -> Float32Array:
+        """Encoded image -> scores (n_labels,)."""
+        return self.classifier.scores(self.pooled_vector(data, limits))
+
+    def classify(
+        self, data: bytes, top_k: int = 5, limits: ImageLimits | None = None
+    ) -> tuple[Prediction, ...]:
+        """Encoded image -> the `top_k` best labels with probabilities, best first."""
+        return self.rank(self.scores(data, limits), top_k)
+
+    def rank(self, scores: Float32Array, top_k: int = 5) -> tuple[Prediction, ...]:
+        """Scores (n_labels,) -> the `top_k` best labels with probabilities, best first."""
+        return classifier.rank(scores, self.labels, self.config.probability_scale, top_k)
+
+    def replay_probes(self, where: str) -> None:
+        """Raise `BundleError` unless every probe image gets the scores it had in training."""
+        for number, probe in enumerate(self.manifest.probes):
+            found = self.scores(probe.image)
+            if len(probe.scores) != len(self.labels):
+                raise BundleError(
+                    f"{where}: probe {number} has {len(probe.scores)} scores, "
+                    f"expected {len(self.labels)}"
+                )
+            difference = float(np.abs(found - np.asarray(probe.scores)).max())
+            if not difference <= _PROBE_TOLERANCE:
+                raise BundleError(
+                    f"{where}: probe {number} scores differ by {difference:.2g} from the "
+                    f"manifest's, expected at most {_PROBE_TOLERANCE:.2g}"
+                )
+        logger.debug("%s: %d probes replayed", where, len(self.manifest.probes))
+
+
+def _coder(bundle: Bundle) -> Coder:
+    tensors = bundle.tensors
+    if "pseudo_inverses" in tensors:
+        return Coder.from_pseudo_inverses(
+            tensors["table"], tensors["dictionary"], tensors["pseudo_inverses"]
+        )
+    return Coder(tensors["table"], tensors["dictionary"], tensors["inverse_grams"])
+
+
+def _valid_descriptors(descriptors: object) -> Float32Array:
+    try:
+        array = np.asarray(descriptors, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DescriptorError(f"descriptors are not an array of numbers: {error}") from error
+    if array.ndim != 2 or array.shape[1] != DESCRIPTOR_WIDTH:
+        raise DescriptorError(
+            f"descriptors have the shape {list(array.shape)}, expected [n, {DESCRIPTOR_WIDTH}]"
+        )
+    return array

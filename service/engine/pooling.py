@@ -1,0 +1,45 @@
+"""Spatial pyramid: the largest value of each atom in each region, then unit norm.
+
+The finest level loops over the nonzeros; coarser levels are maxima of the finest
+(section "Spatial pyramidal pooling"). Levels follow one another in the pooled
+vector, finest first; inside a level, regions row by row, then channels.
+"""
+
+import numpy as np
+
+from service.engine.arrays import Float32Array, frozen
+from service.engine.coding import Codes
+from service.engine.config import EngineConfig, SignRule
+from service.engine.kernels.pooling import ABSOLUTE, RAW, SPLIT, pool_regions
+
+__all__ = ["pool"]
+
+_SIGN_RULES: dict[SignRule, int] = {"absolute": ABSOLUTE, "raw": RAW, "split": SPLIT}
+
+
+def pool(codes: Codes, grid: tuple[int, int], config: EngineConfig) -> Float32Array:
+    """Pooled vector (n_features,) of the codes on a grid of (rows, cols)."""
+    finest_regions = config.pyramid[0]
+    finest = np.zeros((finest_regions, finest_regions, config.n_channels), np.float32)
+    shape = (*grid, config.nonzeros)
+    pool_regions(
+        frozen(codes.atom_ids.reshape(shape)),
+        frozen(codes.values.reshape(shape)),
+        _SIGN_RULES[config.sign_rule],
+        config.n_atoms,
+        finest,
+    )
+    levels = [_coarsen(finest, regions).ravel() for regions in config.pyramid]
+    return _unit(np.concatenate(levels))
+
+
+def _coarsen(finest: Float32Array, regions: int) -> Float32Array:
+    step = finest.shape[0] // regions
+    blocks = finest.reshape(regions, step, regions, step, -1)
+    coarse: Float32Array = blocks.max(axis=(1, 3))
+    return coarse
+
+
+def _unit(vector: Float32Array) -> Float32Array:
+    norm = np.float32(np.sqrt(np.dot(vector, vector)))
+    return vector / norm if norm > 0 else vector
