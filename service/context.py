@@ -1,0 +1,33 @@
+"""What a running service consists of, and how a route gets at it."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from service.errors import NotReadyError
+from service.pool import Pool
+from service.repository import Repository
+from service.settings import Settings
+
+__all__ = ["Context", "InContext", "context_of"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """The parts that the application puts together when it starts."""
+
+    settings: Settings
+    repository: Repository
+    pool: Pool
+
+
+async def context_of(request: Request) -> Context:
+    """The parts of the running service; raises `NotReadyError` before it has started."""
+    context = getattr(request.app.state, "context", None)
+    if not isinstance(context, Context) or not context.pool.ready:
+        raise NotReadyError("the service is starting or stopping, try again in a moment")
+    return context
+
+
+InContext = Annotated[Context, Depends(context_of)]

@@ -1,0 +1,57 @@
+"""What goes wrong around the engine: requests, settings, and the state of the service.
+
+LeafcodeError (the engine's root)
+├── RequestError            whoever wrote the request
+│   ├── MalformedBodyError      not JSON, or not a form
+│   ├── InvalidBodyError        JSON, but not what the call expects
+│   ├── OversizedBodyError      more bytes or more items than allowed
+│   └── UnsupportedBodyError    a content type that the call does not read
+├── UnknownModelError       whoever chose the model
+├── NotReadyError           whoever waits for the service
+└── SettingsError           whoever starts the service
+"""
+
+from service.engine import LeafcodeError
+
+__all__ = [
+    "InvalidBodyError",
+    "MalformedBodyError",
+    "NotReadyError",
+    "OversizedBodyError",
+    "RequestError",
+    "SettingsError",
+    "UnknownModelError",
+    "UnsupportedBodyError",
+]
+
+
+class RequestError(LeafcodeError):
+    """A request that cannot be understood."""
+
+
+class MalformedBodyError(RequestError):
+    """A body whose syntax is wrong."""
+
+
+class InvalidBodyError(RequestError):
+    """A body with the right syntax and the wrong content."""
+
+
+class OversizedBodyError(RequestError):
+    """A body with more bytes or more items than the limit."""
+
+
+class UnsupportedBodyError(RequestError):
+    """A body of a type that this call does not read."""
+
+
+class UnknownModelError(LeafcodeError):
+    """A model or version that is not loaded."""
+
+
+class NotReadyError(LeafcodeError):
+    """The service is starting or stopping."""
+
+
+class SettingsError(LeafcodeError):
+    """A setting, or an address to listen on, that cannot be used."""

@@ -1,0 +1,141 @@
+"""One table from error types to HTTP, and every error as a problem document.
+
+RFC 9457, with the extra member `error` that clients of the Open Inference Protocol
+read. Errors of the framework (no such route, wrong method, wrong parameter) take the
+same shape, so that a client needs one way to read errors.
+"""
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from service import errors
+from service.engine import (
+    BrokenImageError,
+    DescriptorError,
+    EmptyImageError,
+    LeafcodeError,
+    OversizedImageError,
+    UnsupportedImageError,
+)
+from service.schemas import Problem
+
+__all__ = ["answer", "describe", "documented", "install_handlers", "unexpected"]
+
+_MEDIA_TYPE = "application/problem+json"
+_QUOTED_LENGTH = 80
+
+
+@dataclass(frozen=True)
+class _Kind:
+    status: int
+    slug: str
+    title: str
+
+
+_TABLE: dict[type[Exception], _Kind] = {
+    EmptyImageError: _Kind(400, "no-image", "No image"),
+    UnsupportedImageError: _Kind(415, "unsupported-image", "Not an image"),
+    OversizedImageError: _Kind(413, "oversized-image", "Image too large"),
+    BrokenImageError: _Kind(422, "broken-image", "Unusable image"),
+    DescriptorError: _Kind(422, "invalid-descriptors", "Unusable descriptors"),
+    errors.MalformedBodyError: _Kind(400, "malformed-body", "Malformed body"),
+    errors.InvalidBodyError: _Kind(422, "invalid-body", "Unusable body"),
+    errors.OversizedBodyError: _Kind(413, "oversized-body", "Body too large"),
+    errors.UnsupportedBodyError: _Kind(415, "unsupported-body", "Unsupported content type"),
+    errors.UnknownModelError: _Kind(404, "unknown-model", "Unknown model"),
+    errors.NotReadyError: _Kind(503, "not-ready", "Not ready"),
+    RequestValidationError: _Kind(422, "invalid-parameter", "Unusable parameter"),
+    Exception: _Kind(500, "internal", "Internal error"),
+}
+
+
+def describe(error: Exception, detail: str | None = None, instance: str | None = None) -> Problem:
+    """The problem document of an error; its message is the detail unless one is given."""
+    kind = next(_TABLE[cls] for cls in type(error).__mro__ if cls in _TABLE)
+    detail = str(error) if detail is None else detail
+    return Problem(
+        type=f"urn:leafcode:problem:{kind.slug}",
+        title=kind.title,
+        status=kind.status,
+        detail=detail,
+        instance=instance,
+        error=detail,
+    )
+
+
+def answer(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    """A problem document as an HTTP answer."""
+    body = problem.model_dump_json(exclude_none=True)
+    return Response(body, problem.status, headers, _MEDIA_TYPE)
+
+
+def unexpected(error: Exception, instance: str) -> Response:
+    """The answer to a bug: the log knows the rest, under the same request id."""
+    detail = f"the service failed unexpectedly; its log tells more under request id {instance}"
+    return answer(describe(error, detail, instance))
+
+
+def install_handlers(app: FastAPI) -> None:
+    """Answer every expected error with a problem document."""
+    app.add_exception_handler(LeafcodeError, _on_leafcode_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid_parameter)
+    app.add_exception_handler(HTTPException, _on_http_error)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Error answers of a route, for OpenAPI."""
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        status: {
+            "description": HTTPStatus(status).phrase,
+            "content": {_MEDIA_TYPE: {"schema": schema}},
+        }
+        for status in statuses
+    }
+
+
+async def _on_leafcode_error(request: Request, error: Exception) -> Response:
+    return answer(describe(error, instance=request.state.request_id))
+
+
+async def _on_invalid_parameter(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101
+    detail = "; ".join(_sentence(item) for item in error.errors())
+    return answer(describe(error, detail, request.state.request_id))
+
+
+def _sentence(item: dict[str, Any]) -> str:
+    where, name = item["loc"][0], item["loc"][-1]
+    found = repr(item.get("input"))[:_QUOTED_LENGTH]
+    return f"{where} parameter {name} is {found}: {item['msg'][:1].lower()}{item['msg'][1:]}"
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    """What the framework refuses before a route runs."""
+    assert isinstance(error, HTTPException)  # noqa: S101
+    headers = dict(error.headers or {})
+    detail = _http_detail(request, error, headers)
+    problem = Problem(
+        type="about:blank",
+        title=HTTPStatus(error.status_code).phrase,
+        status=error.status_code,
+        detail=detail,
+        instance=request.state.request_id,
+        error=detail,
+    )
+    return answer(problem, headers)
+
+
+def _http_detail(request: Request, error: HTTPException, headers: dict[str, str]) -> str:
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return f"nothing is served at {request.url.path[:_QUOTED_LENGTH]}; /docs lists what is"
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        expected = headers.get("Allow", "another method")
+        return f"{request.method} is not served at {request.url.path}, expected {expected}"
+    return str(error.detail)

@@ -1,0 +1,62 @@
+"""Runs every kernel once, so that no request has to wait for the compiler.
+
+numba compiles a kernel at its first call and keeps the machine code on disk: some
+seconds on a new machine, a fraction of one afterwards. A tiny synthetic model takes
+the same road as a real one, with the same argument types.
+"""
+
+import logging
+import threading
+import time
+from io import BytesIO
+
+import numpy as np
+from PIL import Image
+
+from service.engine import DESCRIPTOR_WIDTH, Bundle, Engine, EngineConfig, Manifest
+from service.engine.bundle import Tensor, expected_tensors
+
+__all__ = ["warm"]
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE_SECONDS = 1.0
+_CONFIG = EngineConfig(depth=1, n_atoms=2, nonzeros=1)
+_LABELS = ("one", "other")
+
+
+def warm() -> float:
+    """Compile what is not compiled yet; how many seconds it took."""
+    notice = threading.Timer(
+        _PATIENCE_SECONDS,
+        logger.info,
+        ["compiling the kernels, once for this machine; this takes some seconds"],
+    )
+    notice.daemon = True
+    start = time.perf_counter()
+    notice.start()
+    try:
+        _run_every_kernel()
+    finally:
+        notice.cancel()
+    seconds = time.perf_counter() - start
+    level = logging.INFO if seconds > _PATIENCE_SECONDS else logging.DEBUG
+    logger.log(level, "kernels ready after %.1f s", seconds)
+    return seconds
+
+
+def _run_every_kernel() -> None:
+    engine = Engine(Bundle(Manifest("warm", 1, "", _CONFIG, _LABELS), _tensors()))
+    engine.classify(_image())
+    engine.encode(np.ones((1, DESCRIPTOR_WIDTH), np.float32))
+
+
+def _tensors() -> dict[str, Tensor]:
+    specs = expected_tensors(_CONFIG, len(_LABELS))
+    return {name: np.zeros(spec.shape, spec.dtype) for name, spec in specs.items()}
+
+
+def _image() -> bytes:
+    stream = BytesIO()
+    Image.linear_gradient("L").resize((32, 32)).save(stream, "PNG")
+    return stream.getvalue()

@@ -1,0 +1,275 @@
+"""A slow, obvious oracle for every kernel: plain numpy, float64, one step of the paper at a time.
+
+Nothing here is shared with the engine. Each function is written from the paper's text and
+from the docstrings of `service.engine`, so that an agreement between the two means something.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "EPSILON",
+    "PRINTED_FILTER",
+    "DecisionTree",
+    "LookUpTable",
+    "Model",
+    "convolve",
+    "decision_margins",
+    "derivatives",
+    "describe",
+    "features",
+    "least_squares_code",
+    "orientation_bands",
+    "pool",
+    "pooled_vector",
+    "route",
+    "scores",
+    "softmax",
+    "x_derivative_filter",
+]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+# Distance from 1 to the next float32: what one rounding may cost, relatively.
+EPSILON = float(np.finfo(np.float32).eps)
+
+# The commented-out line of the paper's source: the x-derivative filter, four digits.
+PRINTED_FILTER: Floats = np.array(
+    [
+        [0.0284, 0.0261, 0.0, -0.0261, -0.0284],
+        [0.1274, 0.1168, 0.0, -0.1168, -0.1274],
+        [0.2100, 0.1927, 0.0, -0.1927, -0.2100],
+        [0.1274, 0.1168, 0.0, -0.1168, -0.1274],
+        [0.0284, 0.0261, 0.0, -0.0261, -0.0284],
+    ]
+)
+
+
+def x_derivative_filter() -> Floats:
+    """The printed filter without its rounding: a Gaussian of width one times its differences.
+
+    One-sided differences at the two ends, central ones between; the absolute sum is two.
+    """
+    g = [float(np.exp(-(k**2) / 2)) for k in (-2, -1, 0, 1, 2)]
+    differences = [g[1] - g[0], (g[2] - g[0]) / 2, 0.0, (g[4] - g[2]) / 2, g[4] - g[3]]
+    table: Floats = np.outer(g, differences)
+    return table * (2 / np.abs(table).sum())
+
+
+def convolve(image: Floats, table: Floats) -> Floats:
+    """True convolution (the table turned round), only where the table fits inside."""
+    turned = table[::-1, ::-1]
+    height, width = (image.shape[0] - 4, image.shape[1] - 4)
+    result = np.zeros((height, width))
+    for y, x in product(range(5), range(5)):
+        result += turned[y, x] * image[y : y + height, x : x + width]
+    return result
+
+
+def derivatives(gray: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """I_x and I_y: the y filter is the x filter lying on its side."""
+    image = np.asarray(gray, np.float64)
+    table = x_derivative_filter()
+    return convolve(image, table), convolve(image, table.T)
+
+
+def orientation_bands(ix: npt.ArrayLike, iy: npt.ArrayLike) -> Floats:
+    """v(n) = m·cos(φ - nπ/4)₊⁹ for n = 0…7, bands first."""
+    ix, iy = np.asarray(ix, np.float64), np.asarray(iy, np.float64)
+    angle = np.arctan2(iy, ix)
+    magnitude = np.sqrt(ix**2 + iy**2)
+    cosines = [np.maximum(np.cos(angle - n * np.pi / 4), 0) for n in range(8)]
+    return np.stack([magnitude * cosine**9 for cosine in cosines])
+
+
+@dataclass(frozen=True)
+class LookUpTable:
+    """The paper's own shortcut: v(n) tabulated at the centres of 500 x 500 bins.
+
+    Positive taps of the filter add up to one, so grey levels in [0, 1] have derivatives
+    in [-1, 1]: the range that never needs a check.
+    """
+
+    bins: int = 500
+
+    @property
+    def half_width(self) -> float:
+        """How far a value can be from the centre of its bin."""
+        return 1 / self.bins
+
+    def centres(self, values: npt.ArrayLike) -> Floats:
+        """The centre of the bin that each value falls into."""
+        places = np.floor((np.asarray(values, np.float64) + 1) / 2 * self.bins)
+        return (np.clip(places, 0, self.bins - 1) + 0.5) * 2 / self.bins - 1
+
+    def bands(self, ix: npt.ArrayLike, iy: npt.ArrayLike) -> Floats:
+        """What the table answers; looking up equals computing at the centres."""
+        return orientation_bands(self.centres(ix), self.centres(iy))
+
+
+def _subsample(v: Floats) -> Floats:
+    """u(y, x) = v(2y, 2x) + v(2y, 2x+1) + v(2y+1, 2x) + v(2y+1, 2x+1)."""
+    _, height, width = v.shape
+    u = np.zeros((8, height // 2, width // 2))
+    for y, x in product(range(height // 2), range(width // 2)):
+        u[:, y, x] = v[:, 2 * y : 2 * y + 2, 2 * x : 2 * x + 2].sum(axis=(1, 2))
+    return u
+
+
+def _smooth(v: Floats) -> Floats:
+    """u(y, x) = v(y, x) + v(y, x+1) + v(y+1, x) + v(y+1, x+1)."""
+    return v[:, :-1, :-1] + v[:, :-1, 1:] + v[:, 1:, :-1] + v[:, 1:, 1:]
+
+
+def features(gray: npt.ArrayLike) -> Floats:
+    """The feature map that descriptors are gathered from, (rows + 6, cols + 6, 8)."""
+    ix, iy = derivatives(gray)
+    return _smooth(_subsample(orientation_bands(ix, iy))).transpose(1, 2, 0)
+
+
+def describe(gray: npt.ArrayLike) -> Floats:
+    """Descriptors (rows, cols, 128): 4 x 4 cells at distance two, norm at most one."""
+    cells = features(gray)
+    rows, cols = cells.shape[0] - 6, cells.shape[1] - 6
+    descriptors = np.zeros((rows, cols, 128))
+    for y, x in product(range(rows), range(cols)):
+        parts = [cells[y + 2 * j, x + 2 * i] for j in range(4) for i in range(4)]
+        descriptor = np.concatenate(parts)
+        norm = np.linalg.norm(descriptor)
+        descriptors[y, x] = descriptor / norm if norm > 1 else descriptor
+    return descriptors
+
+
+@dataclass(frozen=True)
+class DecisionTree:
+    """Decision vectors and thresholds; node i has children 2i + 1 and 2i + 2."""
+
+    vectors: npt.NDArray[np.floating]
+    thresholds: npt.NDArray[np.floating]
+
+    def margin(self, descriptor: npt.NDArray[np.floating], node: int) -> float:
+        """Positive means right: how far x·v exceeds t‖x‖."""
+        x = descriptor.astype(np.float64)
+        v = self.vectors[node].astype(np.float64)
+        return float(x @ v - float(self.thresholds[node]) * np.linalg.norm(x))
+
+    def rounding(self, descriptor: npt.NDArray[np.floating], node: int) -> float:
+        """How far float32 can move the margin: each of d products and sums rounds once."""
+        x = np.abs(descriptor.astype(np.float64))
+        v = np.abs(self.vectors[node].astype(np.float64))
+        size = x @ v + abs(float(self.thresholds[node])) * np.linalg.norm(x)
+        return float((len(x) + 2) * EPSILON * size)
+
+
+def route(tree: DecisionTree, descriptor: npt.NDArray[np.floating], node: int = 0) -> int:
+    """The leaf of one descriptor, by recursion; leaves are numbered from the left."""
+    n_nodes = len(tree.thresholds)
+    if node >= n_nodes:
+        return node - n_nodes
+    right = tree.margin(descriptor, node) > 0
+    return route(tree, descriptor, 2 * node + (2 if right else 1))
+
+
+def decision_margins(
+    tree: DecisionTree, descriptor: npt.NDArray[np.floating], leaf: int
+) -> list[tuple[bool, float, float]]:
+    """(went right, margin, rounding) at each node on the way up from `leaf`."""
+    node = leaf + len(tree.thresholds)
+    decisions = []
+    while node > 0:
+        parent = (node - 1) // 2
+        decisions.append(
+            (
+                node == 2 * parent + 2,
+                tree.margin(descriptor, parent),
+                tree.rounding(descriptor, parent),
+            )
+        )
+        node = parent
+    return decisions
+
+
+def least_squares_code(atoms: npt.ArrayLike, descriptor: npt.ArrayLike) -> Floats:
+    """The z of smallest norm that minimises ‖Wz - x‖, the atoms (m, d) as columns of W.
+
+    Directions below a hundredth of the largest are dropped: the square root of the
+    share of the Gram matrix that the coder documents.
+    """
+    w = np.asarray(atoms, np.float64).T
+    return np.linalg.lstsq(w, np.asarray(descriptor, np.float64), rcond=1e-2)[0]
+
+
+def _channels(dense: Floats, sign_rule: str) -> Floats:
+    if sign_rule == "absolute":
+        return np.abs(dense)
+    if sign_rule == "raw":
+        return np.maximum(dense, 0)
+    return np.concatenate([np.maximum(dense, 0), np.maximum(-dense, 0)], axis=-1)
+
+
+def pool(
+    atom_ids: npt.NDArray[np.integer],
+    values: npt.NDArray[np.floating],
+    n_atoms: int,
+    sign_rule: str,
+    levels: tuple[int, ...],
+) -> Floats:
+    """Dense maximum per region, every level from the codes themselves; not yet scaled.
+
+    atom_ids, values (rows, cols, m). A position (y, x) lies in region (⌊y·r/rows⌋,
+    ⌊x·r/cols⌋); a region without positions, or with negative values only, stays at zero.
+    """
+    rows, cols, _ = atom_ids.shape
+    dense = np.zeros((rows, cols, n_atoms))
+    for y, x in product(range(rows), range(cols)):
+        dense[y, x, atom_ids[y, x]] = values[y, x]
+    channels = _channels(dense, sign_rule)
+    parts = []
+    for regions in levels:
+        level = np.zeros((regions, regions, channels.shape[-1]))
+        for y, x in product(range(rows), range(cols)):
+            place = (y * regions // rows, x * regions // cols)
+            level[place] = np.maximum(level[place], channels[y, x])
+        parts.append(level.ravel())
+    return np.concatenate(parts)
+
+
+def scores(pooled: npt.ArrayLike, weights: npt.ArrayLike, bias: npt.ArrayLike) -> Floats:
+    """Linear scores (labels,): pooled (f,) times weights (f, labels), plus bias."""
+    product_: Floats = np.asarray(pooled, np.float64) @ np.asarray(weights, np.float64)
+    return product_ + np.asarray(bias, np.float64)
+
+
+def softmax(values: npt.ArrayLike, scale: float) -> Floats:
+    """Probabilities by the textbook formula, for moderate scores."""
+    exponentials = np.exp(np.asarray(values, np.float64) * scale)
+    return exponentials / exponentials.sum()
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a bundle holds, for the oracle's own way from an image to a pooled vector."""
+
+    tree: DecisionTree
+    table: npt.NDArray[np.integer]
+    dictionary: npt.NDArray[np.floating]
+    sign_rule: str
+    levels: tuple[int, ...]
+
+
+def pooled_vector(model: Model, gray: npt.ArrayLike) -> Floats:
+    """Grey image -> pooled vector of unit norm, every stage by the oracle above."""
+    grid = describe(gray)
+    rows, cols, _ = grid.shape
+    m = model.table.shape[1]
+    atom_ids, values = np.zeros((rows, cols, m), np.int64), np.zeros((rows, cols, m))
+    for y, x in product(range(rows), range(cols)):
+        atom_ids[y, x] = model.table[route(model.tree, grid[y, x])]
+        values[y, x] = least_squares_code(model.dictionary[atom_ids[y, x]], grid[y, x])
+    pooled = pool(atom_ids, values, len(model.dictionary), model.sign_rule, model.levels)
+    norm = np.linalg.norm(pooled)
+    return pooled / norm if norm > 0 else pooled

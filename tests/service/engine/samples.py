@@ -1,0 +1,85 @@
+"""Small random models and images that the engine's tests share."""
+
+from dataclasses import replace
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import settings
+from PIL import Image
+
+from service.engine import Bundle, Engine, EngineConfig, Manifest, Probe
+from service.engine.arrays import Float32Array, Int32Array
+from service.engine.coding import invert_grams
+
+# The first example of a property compiles a kernel, so that a deadline would lie.
+PROPERTY = settings(max_examples=30, deadline=None)
+
+# Around the tree's block of 32 descriptors and the width of a SIMD register.
+AWKWARD_COUNTS = (0, 1, 15, 16, 17, 31, 32, 33)
+
+CONFIG = EngineConfig(depth=3, n_atoms=12, nonzeros=3, pyramid=(4, 2, 1), max_side=64)
+LABELS = ("ant", "bee", "crab")
+
+
+def random_descriptors(rng: np.random.Generator, n: int, width: int = 128) -> Float32Array:
+    return rng.normal(size=(n, width)).astype(np.float32)
+
+
+def random_dictionary(rng: np.random.Generator, n_atoms: int, width: int = 128) -> Float32Array:
+    atoms = rng.normal(size=(n_atoms, width))
+    return (atoms / np.linalg.norm(atoms, axis=1, keepdims=True)).astype(np.float32)
+
+
+def random_table(
+    rng: np.random.Generator, n_leaves: int, n_atoms: int, nonzeros: int
+) -> Int32Array:
+    """Different atoms in each row, as in an active set."""
+    rows = [rng.permutation(n_atoms)[:nonzeros] for _ in range(n_leaves)]
+    return np.array(rows, np.int32).reshape(n_leaves, nonzeros)
+
+
+def random_gray(rng: np.random.Generator, height: int, width: int) -> Float32Array:
+    """Noise at a random contrast, so that strong and weak descriptors occur."""
+    contrast = rng.choice([1.0, 0.3, 0.01])
+    return (0.5 + contrast * (rng.random((height, width)) - 0.5)).astype(np.float32)
+
+
+def encoded(picture: Image.Image, image_format: str, **options: Any) -> bytes:
+    buffer = BytesIO()
+    picture.save(buffer, image_format, **options)
+    return buffer.getvalue()
+
+
+def random_png(seed: int, height: int = 36, width: int = 44) -> bytes:
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width), np.uint8)
+    return encoded(Image.fromarray(pixels), "PNG")
+
+
+def random_tensors(
+    config: EngineConfig = CONFIG, n_labels: int = len(LABELS), seed: int = 0
+) -> dict[str, npt.NDArray[Any]]:
+    rng = np.random.default_rng(seed)
+    table = random_table(rng, config.n_leaves, config.n_atoms, config.nonzeros)
+    dictionary = random_dictionary(rng, config.n_atoms)
+    nodes = config.n_leaves - 1
+    return {
+        "tree_vectors": random_descriptors(rng, nodes),
+        "tree_thresholds": rng.normal(scale=0.3, size=nodes).astype(np.float32),
+        "table": table,
+        "dictionary": dictionary,
+        "inverse_grams": invert_grams(table, dictionary),
+        "classifier_weights": random_descriptors(rng, config.n_features, n_labels),
+        "classifier_bias": rng.normal(size=n_labels).astype(np.float32),
+    }
+
+
+def random_bundle(config: EngineConfig = CONFIG, *, seed: int = 0, n_probes: int = 1) -> Bundle:
+    """A bundle whose probes are true; not yet written, so without digests."""
+    manifest = Manifest("sample", 1, "2026-01-02T03:04:05Z", config, LABELS)
+    bundle = Bundle(manifest, random_tensors(config, seed=seed))
+    engine = Engine(bundle)
+    images = [random_png(seed + number) for number in range(n_probes)]
+    probes = tuple(Probe(image, tuple(map(float, engine.scores(image)))) for image in images)
+    return replace(bundle, manifest=replace(manifest, probes=probes))

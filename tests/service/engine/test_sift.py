@@ -1,0 +1,231 @@
+"""The fast dense SIFT against the paper's text, its printed filter and its look-up table."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from service.engine import BrokenImageError, sift
+from service.engine.arrays import Float32Array, frozen
+from service.engine.kernels.sift import _add_bands, build_feature_map
+from tests import reference
+from tests.reference import EPSILON
+from tests.service.engine.samples import PROPERTY, random_gray
+
+# v = m·cos⁹(φ - φₙ) changes by at most LIPSCHITZ times the length of a change in the
+# gradient: sqrt(cos¹⁸ + 81·cos¹⁶·sin²) is below 1.97 everywhere.
+LIPSCHITZ = 2.0
+
+# A feature adds 16 pixels. Each derivative of grey levels in [0, 1] comes from two sums
+# of five products whose absolute values add up to two: eight roundings of 2 at the most.
+GRADIENT_ROUNDING = 8 * EPSILON
+FEATURE_ROUNDING = 16 * LIPSCHITZ * np.sqrt(2) * GRADIENT_ROUNDING
+
+SIZES = [(20, 20), (21, 20), (20, 21), (21, 21), (22, 20), (23, 37), (36, 29), (40, 40)]
+
+gradients = hnp.arrays(
+    np.float32, st.tuples(st.just(2), st.integers(1, 40)), elements=st.floats(-1, 1, width=32)
+)
+seeds = st.integers(0, 2**32 - 1)
+sides = st.integers(20, 41)
+
+
+def bands_of(gradient: Float32Array) -> Float32Array:
+    bands = np.zeros((8, gradient.shape[1]), np.float32)
+    _add_bands(gradient, sift._DIRECTIONS, bands)
+    return bands
+
+
+def features_of(gray: Float32Array) -> Float32Array:
+    rows, cols = sift.grid_shape(*gray.shape)
+    features = np.empty((rows + 6, cols + 6, 8), np.float32)
+    build_feature_map(frozen(gray), sift._SMOOTH, sift._DERIVE, sift._DIRECTIONS, features)
+    return features
+
+
+def cells_of(descriptors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Descriptors as (rows, cols, cell row, cell column, orientation)."""
+    return descriptors.reshape(*descriptors.shape[:2], 4, 4, 8)
+
+
+def test_filter_rounded_to_four_digits_is_the_printed_table() -> None:
+    smooth, derive = sift.derivative_filters()
+    # A convolution turns its table round; the taps are those of a correlation.
+    table = np.outer(smooth.astype(np.float64), derive.astype(np.float64)[::-1])
+    np.testing.assert_array_equal(np.round(table, 4), reference.PRINTED_FILTER)
+
+
+def test_filter_of_the_oracle_rounds_to_the_printed_table() -> None:
+    np.testing.assert_array_equal(
+        np.round(reference.x_derivative_filter(), 4), reference.PRINTED_FILTER
+    )
+
+
+def test_a_ramp_to_the_right_points_along_band_zero() -> None:
+    gray = np.tile(np.linspace(0, 1, 24, dtype=np.float32), (24, 1))
+    assert (cells_of(sift.describe(gray)).argmax(axis=-1) == 0).all()
+
+
+def test_a_ramp_downwards_points_along_band_two() -> None:
+    gray = np.tile(np.linspace(0, 1, 24, dtype=np.float32), (24, 1)).T
+    assert (cells_of(sift.describe(gray)).argmax(axis=-1) == 2).all()
+
+
+@PROPERTY
+@given(gradients)
+def test_bands_equal_the_literal_formula(gradient: Float32Array) -> None:
+    expected = reference.orientation_bands(*gradient)
+    # e rounds three times and enters with the ninth power, the quotient adds a few more.
+    # The constant against 0/0 moves a value of size m by 4e-30/m, or by m: below 1e-14.
+    tolerance = 36 * EPSILON * np.hypot(*gradient.astype(np.float64)) + 1e-14
+    assert (np.abs(bands_of(gradient) - expected) <= tolerance).all()
+
+
+@PROPERTY
+@given(gradients)
+def test_bands_equal_the_paper_s_table_within_its_bins(gradient: Float32Array) -> None:
+    table = reference.LookUpTable()
+    tolerance = LIPSCHITZ * np.sqrt(2) * table.half_width
+    assert (np.abs(bands_of(gradient) - table.bands(*gradient)) <= tolerance).all()
+
+
+@PROPERTY
+@given(seeds)
+def test_derivatives_of_grey_levels_never_leave_the_range_of_the_table(seed: int) -> None:
+    binary = np.random.default_rng(seed).integers(0, 2, (24, 24)).astype(np.float64)
+    assert max(np.abs(part).max() for part in reference.derivatives(binary)) <= 1
+
+
+def test_a_pixel_without_gradient_adds_nothing() -> None:
+    assert not bands_of(np.zeros((2, 3), np.float32)).any()
+
+
+@PROPERTY
+@given(seeds, sides, sides)
+def test_feature_map_equals_the_oracle(seed: int, height: int, width: int) -> None:
+    gray = random_gray(np.random.default_rng(seed), height, width)
+    difference = np.abs(features_of(gray) - reference.features(gray))
+    assert difference.max() <= FEATURE_ROUNDING
+
+
+@PROPERTY
+@given(seeds, sides, sides)
+def test_descriptors_equal_the_oracle(seed: int, height: int, width: int) -> None:
+    gray = random_gray(np.random.default_rng(seed), height, width)
+    # Cutting a vector down to norm one brings two vectors nearer, never further apart.
+    difference = np.abs(sift.describe(gray) - reference.describe(gray))
+    assert difference.max() <= FEATURE_ROUNDING
+
+
+@pytest.mark.parametrize(("height", "width"), SIZES)
+def test_black_and_white_noise_equals_the_oracle(height: int, width: int) -> None:
+    gray = np.random.default_rng(height * width).integers(0, 2, (height, width))
+    expected = reference.describe(gray)
+    difference = np.abs(sift.describe(gray.astype(np.float32)) - expected)
+    assert difference.max() <= FEATURE_ROUNDING
+
+
+@pytest.mark.parametrize(("height", "width"), SIZES)
+def test_grid_shape_agrees_with_describe(height: int, width: int) -> None:
+    gray = np.zeros((height, width), np.float32)
+    assert sift.describe(gray).shape == (*sift.grid_shape(height, width), 128)
+
+
+def test_the_smallest_image_has_one_descriptor() -> None:
+    assert sift.grid_shape(sift.SMALLEST_SIDE, sift.SMALLEST_SIDE) == (1, 1)
+
+
+@pytest.mark.parametrize(("height", "width"), [(19, 20), (20, 19), (1, 1), (1, 300), (0, 0)])
+def test_an_image_too_small_for_one_descriptor_is_refused(height: int, width: int) -> None:
+    with pytest.raises(BrokenImageError, match=f"is {width}x{height} pixels.*at least 20x20"):
+        sift.describe(np.zeros((height, width), np.float32))
+
+
+@pytest.mark.parametrize("level", [0.0, 0.1, 1 / 3, 0.5, 1.0])
+def test_a_flat_image_has_all_zero_descriptors(level: float) -> None:
+    assert not sift.describe(np.full((31, 26), level, np.float32)).any()
+
+
+@PROPERTY
+@given(seeds)
+def test_norms_never_exceed_one(seed: int) -> None:
+    gray = random_gray(np.random.default_rng(seed), 28, 28)
+    norms = np.linalg.norm(sift.describe(gray).astype(np.float64), axis=-1)
+    # The norm is a sum of 128 squares that round, then a root and a quotient.
+    assert norms.max() <= 1 + 64 * EPSILON
+
+
+def test_a_strong_descriptor_has_norm_one() -> None:
+    gray = np.random.default_rng(0).integers(0, 2, (24, 24)).astype(np.float32)
+    norms = np.linalg.norm(sift.describe(gray).astype(np.float64), axis=-1)
+    np.testing.assert_allclose(norms, 1, rtol=64 * EPSILON)
+
+
+def test_a_weak_descriptor_is_left_alone() -> None:
+    gray = (np.random.default_rng(0).random((24, 24)) * 2**-7).astype(np.float32)
+    features, descriptors = features_of(gray), cells_of(sift.describe(gray))
+    np.testing.assert_array_equal(descriptors[0, 0], features[0:8:2, 0:8:2])
+
+
+def test_half_the_contrast_halves_a_weak_descriptor_exactly() -> None:
+    gray = (np.random.default_rng(0).random((24, 24)) * 2**-7).astype(np.float32)
+    np.testing.assert_array_equal(sift.describe(gray / 2), sift.describe(gray) / 2)
+
+
+@PROPERTY
+@given(seeds)
+def test_a_brighter_image_has_the_same_descriptors(seed: int) -> None:
+    gray = random_gray(np.random.default_rng(seed), 26, 24) / 2
+    difference = np.abs(sift.describe(gray + np.float32(0.5)) - sift.describe(gray))
+    # Adding the offset rounds each grey level once more, which the filter at most doubles.
+    assert difference.max() <= 3 * FEATURE_ROUNDING
+
+
+# Only even sides: the last odd row or column is left out, on one side of the image.
+@PROPERTY
+@given(seeds)
+def test_a_quarter_turn_turns_grid_cells_and_orientations(seed: int) -> None:
+    gray = random_gray(np.random.default_rng(seed), 24, 30)
+    cells = cells_of(sift.describe(gray))
+    turned = np.roll(np.rot90(np.rot90(cells), axes=(2, 3)), -2, axis=-1)
+    found = cells_of(sift.describe(np.rot90(gray)))
+    np.testing.assert_allclose(found, turned, rtol=0, atol=2 * FEATURE_ROUNDING)
+
+
+@PROPERTY
+@given(seeds)
+def test_a_mirror_image_mirrors_grid_cells_and_orientations(seed: int) -> None:
+    gray = random_gray(np.random.default_rng(seed), 24, 30)
+    cells = cells_of(sift.describe(gray))
+    mirrored = cells[:, ::-1, :, ::-1][..., (4 - np.arange(8)) % 8]
+    found = cells_of(sift.describe(gray[:, ::-1]))
+    np.testing.assert_allclose(found, mirrored, rtol=0, atol=2 * FEATURE_ROUNDING)
+
+
+@PROPERTY
+@given(seeds)
+def test_an_upside_down_image_turns_grid_cells_and_orientations_over(seed: int) -> None:
+    gray = random_gray(np.random.default_rng(seed), 30, 24)
+    cells = cells_of(sift.describe(gray))
+    mirrored = cells[::-1, :, ::-1][..., -np.arange(8) % 8]
+    found = cells_of(sift.describe(gray[::-1]))
+    np.testing.assert_allclose(found, mirrored, rtol=0, atol=2 * FEATURE_ROUNDING)
+
+
+def test_the_last_odd_row_and_column_are_not_seen() -> None:
+    gray = random_gray(np.random.default_rng(3), 25, 27)
+    np.testing.assert_array_equal(sift.describe(gray), sift.describe(gray[:24, :26]))
+
+
+def test_a_shift_by_two_pixels_shifts_the_grid_by_one() -> None:
+    gray = random_gray(np.random.default_rng(4), 30, 34)
+    np.testing.assert_array_equal(sift.describe(gray[2:, 2:]), sift.describe(gray)[1:, 1:])
+
+
+def test_describe_leaves_its_input_alone() -> None:
+    gray = random_gray(np.random.default_rng(5), 22, 22)
+    before = gray.copy()
+    sift.describe(gray)
+    np.testing.assert_array_equal(gray, before)

@@ -1,0 +1,1 @@
+"""Leafcode's offline half: from a folder of images to a bundle."""

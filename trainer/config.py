@@ -1,0 +1,131 @@
+"""Every choice of `python -m trainer fit`, from defaults, a TOML file and the command line."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, get_args
+
+from service.engine.config import ClassifierKind, Descriptor, EngineConfig, SignRule
+from trainer.errors import ConfigError
+
+__all__ = ["FitConfig", "load_config"]
+
+_LARGEST_AUTOMATIC_DEPTH = 13
+_DESCRIPTORS_PER_LEAF = 32
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """Settings of one training run; the same settings give the same tensors.
+
+    `depth` None: the deepest tree, up to 13, that leaves 32 descriptors a leaf.
+    `regularisation` None: chosen on folds of the training images.
+    `train_per_class` None: train on all images; else on that many of `split_seed`.
+    """
+
+    samples: int = 500_000
+    depth: int | None = None
+    atoms: int = 1024
+    nonzeros: int = 5
+    iterations: int = 5
+    rounds: int = 2
+    radius: float = 0.0
+    descriptor: Descriptor = "fast-sift"
+    max_side: int = 300
+    sign_rule: SignRule = "absolute"
+    pyramid: tuple[int, ...] = (4, 2, 1)
+    classifier: ClassifierKind = "svm"
+    regularisation: float | None = None
+    folds: int = 5
+    seed: int = 0
+    train_per_class: int | None = None
+    split_seed: int = 0
+    exclude: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("samples", 1, 10**9),
+            ("iterations", 1, 1000),
+            ("rounds", 0, 100),
+            ("folds", 2, 20),
+            ("seed", 0, 2**63 - 1),
+            ("split_seed", 0, 2**63 - 1),
+        ):
+            _require_whole(name, getattr(self, name), low, high)
+        if self.train_per_class is not None:
+            _require_whole("train_per_class", self.train_per_class, 1, 10**9)
+        if not _is_number(self.radius) or self.radius < 0:
+            raise ConfigError(f"radius is {self.radius!r}, expected a number of at least 0")
+        if self.regularisation is not None and (
+            not _is_number(self.regularisation) or self.regularisation <= 0
+        ):
+            raise ConfigError(
+                f"regularisation is {self.regularisation!r}, expected a positive number"
+            )
+        self.engine_config(self.depth or 1)
+
+    def engine_config(self, depth: int, probability_scale: float = 1.0) -> EngineConfig:
+        """The part of the settings that the bundle keeps."""
+        try:
+            return EngineConfig(
+                depth=depth,
+                n_atoms=self.atoms,
+                nonzeros=self.nonzeros,
+                descriptor=self.descriptor,
+                max_side=self.max_side,
+                sign_rule=self.sign_rule,
+                pyramid=self.pyramid,
+                classifier=self.classifier,
+                probability_scale=probability_scale,
+            )
+        except ValueError as error:
+            raise ConfigError(str(error).replace("n_atoms", "atoms")) from error
+
+    def depth_for(self, n_descriptors: int) -> int:
+        """The chosen depth, or one that suits this many descriptors."""
+        if self.depth is not None:
+            return self.depth
+        suitable = max(1, n_descriptors // _DESCRIPTORS_PER_LEAF).bit_length() - 1
+        return max(1, min(_LARGEST_AUTOMATIC_DEPTH, suitable))
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "descriptor": get_args(Descriptor),
+    "sign_rule": get_args(SignRule),
+    "classifier": get_args(ClassifierKind),
+}
+
+
+def load_config(path: Path | None, overrides: Mapping[str, Any]) -> FitConfig:
+    """Defaults, then the TOML file at `path`, then `overrides`."""
+    settings = {**(_read_toml(path) if path else {}), **overrides}
+    for name in ("pyramid", "exclude"):
+        if isinstance(settings.get(name), list):
+            settings[name] = tuple(settings[name])
+    known = {field.name for field in fields(FitConfig)}
+    unknown = sorted(set(settings) - known)
+    if unknown:
+        raise ConfigError(
+            f"{path}: unknown settings {', '.join(unknown)}, expected {', '.join(sorted(known))}"
+        )
+    try:
+        return FitConfig(**settings)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}" if path else str(error)) from error
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as TOML: {error}") from error
+
+
+def _require_whole(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ConfigError(f"{name} is {value!r}, expected a whole number from {low} to {high}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,17 @@
+"""What the trainer raises when the data or the settings cannot give a model."""
+
+from service.engine import LeafcodeError
+
+__all__ = ["ConfigError", "DataError", "TrainingError"]
+
+
+class TrainingError(LeafcodeError):
+    """Root of the trainer's own errors."""
+
+
+class DataError(TrainingError):
+    """The folder of images cannot be trained on or evaluated."""
+
+
+class ConfigError(TrainingError):
+    """A setting is missing, unknown or out of range."""

@@ -1,0 +1,1 @@
+"""The loops of training, one file per step of the algorithm."""
