@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,6 +22,7 @@ class FitConfig:
     `depth` None: the deepest tree, up to 13, that leaves 32 descriptors a leaf.
     `regularisation` None: chosen on folds of the training images.
     `train_per_class` None: train on all images; else on that many of `split_seed`.
+    `card` is free text about the data, its licence and the model's limits.
     """
 
     samples: int = 500_000
@@ -42,6 +43,7 @@ class FitConfig:
     train_per_class: int | None = None
     split_seed: int = 0
     exclude: tuple[str, ...] = ()
+    card: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -63,7 +65,17 @@ class FitConfig:
             raise ConfigError(
                 f"regularisation is {self.regularisation!r}, expected a positive number"
             )
-        self.engine_config(self.depth or 1)
+        if not isinstance(self.card, dict) or not all(
+            isinstance(text, str) for text in self.card.values()
+        ):
+            raise ConfigError("card is not a table of texts")
+        self.engine_config(1 if self.depth is None else self.depth)
+
+    def to_json(self) -> dict[str, object]:
+        """The settings as plain JSON values, without the card."""
+        settings = asdict(self)
+        del settings["card"]
+        return {**settings, "pyramid": list(self.pyramid), "exclude": list(self.exclude)}
 
     def engine_config(self, depth: int, probability_scale: float = 1.0) -> EngineConfig:
         """The part of the settings that the bundle keeps."""
@@ -103,7 +115,7 @@ def load_config(path: Path | None, overrides: Mapping[str, Any]) -> FitConfig:
     for name in ("pyramid", "exclude"):
         if isinstance(settings.get(name), list):
             settings[name] = tuple(settings[name])
-    known = {field.name for field in fields(FitConfig)}
+    known = {item.name for item in fields(FitConfig)}
     unknown = sorted(set(settings) - known)
     if unknown:
         raise ConfigError(
@@ -111,7 +123,7 @@ def load_config(path: Path | None, overrides: Mapping[str, Any]) -> FitConfig:
         )
     try:
         return FitConfig(**settings)
-    except ConfigError as error:
+    except (ConfigError, TypeError) as error:
         raise ConfigError(f"{path}: {error}" if path else str(error)) from error
 
 

@@ -109,6 +109,6 @@ def _missing_direction(
 
 
 def _unit_rows(rows: Float32Array) -> Float32Array:
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: Float32Array = rows / np.where(norms > 0, norms, 1)
-    return unit
+    norms: Float32Array = np.linalg.norm(rows, axis=1, keepdims=True)
+    norms[norms == 0] = 1
+    return rows / norms

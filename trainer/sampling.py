@@ -69,8 +69,9 @@ def sample_descriptors(
 
 def _draw(descriptors: Float32Array, count: int, rng: np.random.Generator) -> Float32Array:
     strong = np.flatnonzero(norms_of(descriptors) > _NEAR_ZERO)
-    places = rng.permutation(strong)[:count]
-    return descriptors[np.sort(places)]
+    places = np.sort(rng.permutation(strong)[:count])
+    drawn: Float32Array = descriptors[places]
+    return drawn
 
 
 def log_unreadable(unreadable: Iterable[UnreadableImage]) -> None:

@@ -1,4 +1,4 @@
-"""Training, start to end. `learn_codes` is the paper's Algorithm 2 with one group per leaf."""
+"""The paper's Algorithm 2 with one group per leaf: the dictionary and who may use it."""
 
 import logging
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from trainer.dictionary import (
 )
 from trainer.somp import choose_active_sets, group_by_leaf
 
-__all__ = ["LearnedCodes", "learn_codes"]
+__all__ = ["CodeSettings", "LearnedCodes", "learn_codes"]
 
 logger = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ class LinearClassifier:
         return scores
 
 
-def probabilities(scores: Float32Array, scale: float) -> Float64Array:
+def probabilities(scores: Float32Array | Float64Array, scale: float) -> Float64Array:
     """Softmax of the scaled scores along the last axis; sums to one."""
     scaled = scores.astype(np.float64) * scale
     exponentials = np.exp(scaled - scaled.max(axis=-1, keepdims=True))

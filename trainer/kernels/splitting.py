@@ -37,7 +37,7 @@ def _distance(first: Float32Array, second: Float32Array) -> float:
     squared = 0.0
     for k in range(first.shape[0]):
         squared += (first[k] - second[k]) ** 2
-    return np.sqrt(squared)
+    return float(np.sqrt(squared))
 
 
 @kernel
@@ -64,14 +64,14 @@ def _lloyd(descriptors: Float32Array, members: Int32Array, centres: Float32Array
 
 
 @kernel
-def _threshold_near_median(ordered: Float32Array) -> float:
+def _threshold_near_median(ordered: Float32Array) -> np.float32:
     """A value with members on both sides, as near the median as ties allow, else NaN."""
     middle = ordered.shape[0] // 2
     for shift in range(ordered.shape[0]):
         for i in (middle - shift, middle + shift):
             if 0 < i < ordered.shape[0] and ordered[i - 1] < ordered[i]:
-                between = (ordered[i - 1] + ordered[i]) / np.float32(2)
-                return between if between < ordered[i] else ordered[i - 1]
+                between = np.float32((ordered[i - 1] + ordered[i]) / 2)
+                return between if between < ordered[i] else np.float32(ordered[i - 1])
     return np.float32(np.nan)
 
 
@@ -83,7 +83,7 @@ def split_node(
     rounds: int,
     radius: float,
     vector: Float32Array,
-) -> tuple[int, float]:
+) -> tuple[int, np.float32]:
     """Split `members` in two at the median angle to the line between two centres.
 
     Centres start by farthest insertion: the member farthest from the mean, then the

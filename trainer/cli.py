@@ -1,0 +1,215 @@
+"""`python -m trainer fit | evaluate | inspect`: arguments in, text or JSON out."""
+
+import argparse
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from service.engine import Engine, LeafcodeError, write_bundle
+from trainer.config import CHOICES, FitConfig, load_config
+from trainer.dataset import Dataset, LabelledImage, scan
+from trainer.errors import ConfigError, DataError
+from trainer.evaluate import evaluate
+from trainer.fit import fit
+from trainer.report import describe_bundle, evaluation_text, fit_text, inspection_text, shortened
+from trainer.sampling import log_unreadable
+
+__all__ = ["main"]
+
+logger = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+_FIT_EXAMPLES = """examples:
+  python -m trainer fit photos --out models/photos
+  python -m trainer fit photos --out models/photos --atoms 2048 --train-per-class 30
+  python -m trainer fit photos --out models/photos --config settings.toml
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 1 for bad data, 2 for bad usage."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        options.run(options)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except LeafcodeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; nothing was written", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer", description="Train and judge Leafcode bundles."
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+    _add_fit(commands)
+    _add_evaluate(commands)
+    inspect = commands.add_parser("inspect", help="check a bundle and show what is in it")
+    inspect.add_argument("bundle", type=Path, help="version folder, such as models/photos/1")
+    inspect.add_argument("--json", action="store_true", help="print one JSON object")
+    inspect.set_defaults(run=_inspect)
+    return parser
+
+
+def _add_fit(commands: Any) -> None:
+    parser = commands.add_parser(
+        "fit",
+        help="train a bundle on a folder of images",
+        epilog=_FIT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("images", type=Path, help="folder with one sub-folder of images a class")
+    parser.add_argument("--out", type=Path, required=True, help="MODELS/NAME, gets a new version")
+    parser.add_argument("--config", type=Path, help="TOML file with any of the settings below")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    settings = parser.add_argument_group("settings (defaults in brackets)")
+    for name, kind, explanation in (
+        ("samples", int, "descriptors for tree and dictionary [500000]"),
+        ("depth", int, "depth of the tree [up to 13, at least 32 descriptors a leaf]"),
+        ("atoms", int, "atoms of the dictionary [1024]"),
+        ("nonzeros", int, "atoms a code may use [5]"),
+        ("iterations", int, "rounds of dictionary learning [5]"),
+        ("rounds", int, "rounds of 2-means a split [2]"),
+        ("radius", float, "pieces within this distance of their mean are not split [0]"),
+        ("max-side", int, "largest side of an image at work, in pixels [300]"),
+        ("regularisation", float, "C of the classifier [chosen on folds]"),
+        ("folds", int, "folds that choose it and calibrate probabilities [5]"),
+        ("seed", int, "the same seed gives the same tensors [0]"),
+        ("train-per-class", int, "train on so many images a class, test on the rest [all]"),
+        ("split-seed", int, "which of the random splits [0]"),
+    ):
+        settings.add_argument(f"--{name}", type=kind, help=explanation)
+    for name, choices in CHOICES.items():
+        default = {"descriptor": "fast-sift", "sign_rule": "absolute", "classifier": "svm"}[name]
+        settings.add_argument(f"--{name.replace('_', '-')}", choices=choices, help=f"[{default}]")
+    settings.add_argument("--exclude", action="append", metavar="CLASS", help="leave a class out")
+    parser.set_defaults(run=_fit)
+
+
+def _add_evaluate(commands: Any) -> None:
+    parser = commands.add_parser("evaluate", help="measure a bundle on a folder of images")
+    parser.add_argument("bundle", type=Path, help="version folder, such as models/photos/1")
+    parser.add_argument("images", type=Path, help="folder with one sub-folder of images a class")
+    parser.add_argument("--split-seed", type=int, help="test only on images outside this split")
+    parser.add_argument(
+        "--train-per-class", type=int, help="training images of the split [as in the bundle]"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=_evaluate)
+
+
+def _fit(options: argparse.Namespace) -> None:
+    given = vars(options)
+    names = [field.name for field in fields(FitConfig) if given.get(field.name) is not None]
+    config = load_config(options.config, {name: given[name] for name in names})
+    _check_target(options.out)
+    dataset = scan(options.images, config.exclude)
+    _log_skipped(dataset)
+    version = _next_version(options.out)
+    bundle = fit(dataset, config, options.out.name, version)
+    folder = options.out / str(version)
+    manifest = write_bundle(bundle, folder)
+    if options.json:
+        print(json.dumps({"bundle": str(folder), "digest": manifest.digest, **manifest.quality}))
+    else:
+        print(fit_text(manifest, folder))
+
+
+def _check_target(out: Path) -> None:
+    """Refuse a target that cannot be written before hours go into training."""
+    if not _NAME.fullmatch(out.name):
+        raise ConfigError(
+            f"--out ends in {out.name!r}, expected a model name of letters, digits, . _ and -"
+        )
+    existing = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise ConfigError(f"--out {out} cannot be created: {existing} is not a writable folder")
+
+
+def _next_version(out: Path) -> int:
+    taken = [int(path.name) for path in out.glob("*") if path.name.isdecimal()]
+    return max(taken, default=0) + 1
+
+
+def _log_skipped(dataset: Dataset) -> None:
+    if dataset.skipped:
+        logger.warning(
+            "%d files are not named like images and are skipped, the first is %s",
+            len(dataset.skipped),
+            dataset.skipped[0],
+        )
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    engine = Engine.load(options.bundle)
+    images = _test_images(engine, scan(options.images), options)
+    evaluation = evaluate(engine, images)
+    log_unreadable(evaluation.unreadable)
+    print(json.dumps(evaluation.to_json()) if options.json else evaluation_text(evaluation))
+
+
+def _test_images(
+    engine: Engine, found: Dataset, options: argparse.Namespace
+) -> tuple[LabelledImage, ...]:
+    """All images of the bundle's labels, or those outside the training part of a split."""
+    left_out = sorted(set(found.labels) - set(engine.labels))
+    if left_out:
+        logger.warning(
+            "%d folders left out, not among the bundle's labels: %s",
+            len(left_out),
+            shortened(left_out),
+        )
+    dataset = found.restricted_to(engine.labels)
+    if not dataset.images:
+        raise DataError(f"{found.root} has no images of the bundle's {len(engine.labels)} labels")
+    if options.split_seed is None:
+        if _trained_on_split(engine):
+            logger.warning("all images are tested; --split-seed leaves the training images out")
+        return dataset.images
+    split = dataset.split(_train_per_class(engine, options), options.split_seed)
+    if dataset.fingerprint(split.train) == engine.manifest.provenance.get("training_files_sha256"):
+        logger.info("the training images left out are exactly those of the bundle")
+    else:
+        logger.warning(
+            "this split's training images are not the bundle's: it may have seen test images"
+        )
+    if not split.test:
+        raise DataError(f"{found.root} has no images outside the training part of the split")
+    return split.test
+
+
+def _trained_on_split(engine: Engine) -> bool:
+    return _settings_of(engine).get("train_per_class") is not None
+
+
+def _train_per_class(engine: Engine, options: argparse.Namespace) -> int:
+    count = options.train_per_class or _settings_of(engine).get("train_per_class")
+    if not isinstance(count, int) or count < 1:
+        raise ConfigError(
+            "the bundle was not trained on a split, so --split-seed needs --train-per-class"
+        )
+    return count
+
+
+def _settings_of(engine: Engine) -> dict[str, object]:
+    settings = engine.manifest.provenance.get("settings")
+    return settings if isinstance(settings, dict) else {}
+
+
+def _inspect(options: argparse.Namespace) -> None:
+    engine = Engine.load(options.bundle)
+    print(json.dumps(describe_bundle(engine)) if options.json else inspection_text(engine))

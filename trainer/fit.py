@@ -1,0 +1,170 @@
+"""`fit`: from a folder of images to a bundle, one named step after the other."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import numpy as np
+
+from service.engine import Bundle, Engine, FeatureExtractor, Manifest
+from service.engine.arrays import Float32Array
+from trainer.classifier_fit import ClassifierSettings, FittedClassifier, fit_classifier
+from trainer.config import FitConfig
+from trainer.dataset import Dataset, LabelledImage, Split
+from trainer.errors import DataError
+from trainer.evaluate import evaluate
+from trainer.parallel import map_ordered
+from trainer.probes import make_probes
+from trainer.sampling import Sample, log_unreadable, sample_descriptors
+from trainer.train import CodeSettings, LearnedCodes, learn_codes
+from trainer.tree_building import TreeSettings, build_tree
+
+__all__ = ["fit"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Model:
+    """Everything that was learned, on its way into a bundle."""
+
+    extractor: FeatureExtractor
+    learned: LearnedCodes
+    fitted: FittedClassifier
+
+
+def fit(dataset: Dataset, config: FitConfig, name: str, version: int) -> Bundle:
+    """Train on `dataset` by `config`; nothing is written."""
+    started = time.monotonic()
+    split = _split(dataset, config)
+    sample = _sample(dataset, split, config)
+    model = _learn(sample, len(dataset.labels), config)
+    bundle = _bundle(
+        model,
+        Manifest(
+            name=name,
+            version=version,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            config=replace(
+                model.extractor.config, probability_scale=model.fitted.probability_scale
+            ),
+            labels=dataset.labels,
+        ),
+    )
+    engine = Engine(bundle)
+    quality = _quality(engine, model.fitted, split)
+    provenance = _provenance(dataset, split, sample, config)
+    provenance["relative_errors"] = list(model.learned.relative_errors)
+    provenance["regularisation"] = model.fitted.regularisation
+    provenance["seconds"] = round(time.monotonic() - started, 1)
+    manifest = replace(
+        bundle.manifest, probes=make_probes(engine), quality=quality, provenance=provenance
+    )
+    return Bundle(manifest, bundle.tensors)
+
+
+def _split(dataset: Dataset, config: FitConfig) -> Split:
+    if len(dataset.labels) < 2:
+        raise DataError(
+            f"{dataset.root} has one class ({dataset.labels[0]}), "
+            "expected at least two sub-folders of images"
+        )
+    counts = Counter(image.label for image in dataset.images)
+    empty = [label for i, label in enumerate(dataset.labels) if not counts[i]]
+    if empty:
+        raise DataError(f"{dataset.root} has no images for the classes {', '.join(empty)}")
+    if config.train_per_class is None:
+        return Split(dataset.images, ())
+    for i, label in enumerate(dataset.labels):
+        if counts[i] <= config.train_per_class:
+            logger.warning("class %s: all %d images train, none is left to test", label, counts[i])
+    return dataset.split(config.train_per_class, config.split_seed)
+
+
+def _sample(dataset: Dataset, split: Split, config: FitConfig) -> Sample:
+    logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
+    sample = sample_descriptors(split.train, config.samples, config.max_side, config.seed)
+    log_unreadable(sample.unreadable)
+    readable = {image.label for image in sample.images}
+    lost = [label for i, label in enumerate(dataset.labels) if i not in readable]
+    if lost:
+        raise DataError(f"no readable training image for the classes {', '.join(lost)}")
+    logger.info("%d descriptors", len(sample.descriptors))
+    return sample
+
+
+def _learn(sample: Sample, n_labels: int, config: FitConfig) -> _Model:
+    depth = config.depth_for(len(sample.descriptors))
+    tree = build_tree(sample.descriptors, TreeSettings(depth, config.rounds, config.radius))
+    logger.info("tree of depth %d, %d leaves", depth, tree.n_leaves)
+    learned = learn_codes(
+        sample.descriptors,
+        tree,
+        CodeSettings(config.atoms, config.nonzeros, config.iterations),
+        np.random.default_rng(config.seed),
+    )
+    extractor = FeatureExtractor(config.engine_config(depth), tree, learned.coder)
+    pooled = _pooled_vectors(extractor, sample.images)
+    logger.info("%d pooled vectors of %d features", *pooled.shape)
+    labels = np.array([image.label for image in sample.images])
+    settings = ClassifierSettings(
+        config.classifier, config.regularisation, config.folds, config.seed
+    )
+    return _Model(extractor, learned, fit_classifier(pooled, labels, n_labels, settings))
+
+
+def _pooled_vectors(extractor: FeatureExtractor, images: Sequence[LabelledImage]) -> Float32Array:
+    def pooled_vector(image: LabelledImage) -> Float32Array:
+        return extractor.pooled_vector(image.path.read_bytes())
+
+    pooled = np.empty((len(images), extractor.config.n_features), np.float32)
+    for row, vector in enumerate(map_ordered(pooled_vector, images, "pooled vectors")):
+        pooled[row] = vector
+    return pooled
+
+
+def _bundle(model: _Model, manifest: Manifest) -> Bundle:
+    tree, coder = model.extractor.tree, model.extractor.coder
+    return Bundle(
+        manifest,
+        {
+            "tree_vectors": tree.vectors,
+            "tree_thresholds": tree.thresholds,
+            "table": coder.table,
+            "dictionary": coder.dictionary,
+            "inverse_grams": coder.inverse_grams,
+            "classifier_weights": model.fitted.classifier.weights,
+            "classifier_bias": model.fitted.classifier.bias,
+        },
+    )
+
+
+def _quality(engine: Engine, fitted: FittedClassifier, split: Split) -> dict[str, object]:
+    quality: dict[str, object] = {}
+    if fitted.fold_accuracy is not None:
+        quality["folds"] = {
+            "mean_class_accuracy": fitted.fold_accuracy,
+            "log_loss": fitted.fold_log_loss,
+        }
+    if split.test:
+        evaluation = evaluate(engine, split.test)
+        log_unreadable(evaluation.unreadable)
+        quality["test"] = evaluation.to_json()
+    return quality
+
+
+def _provenance(
+    dataset: Dataset, split: Split, sample: Sample, config: FitConfig
+) -> dict[str, object]:
+    return {
+        "dataset": dataset.root.resolve().name,
+        "n_train": len(sample.images),
+        "n_unreadable": len(sample.unreadable),
+        "n_descriptors": len(sample.descriptors),
+        "training_files_sha256": dataset.fingerprint(split.train),
+        "settings": config.to_json(),
+        "card": config.card,
+    }

@@ -1,0 +1,104 @@
+"""What the commands print for people; `--json` prints the same facts as one object."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from service.engine import Engine, Manifest
+from trainer.evaluate import Evaluation
+
+__all__ = ["describe_bundle", "evaluation_text", "fit_text", "inspection_text", "shortened"]
+
+_WORST_CLASSES = 10
+
+
+def evaluation_text(evaluation: Evaluation) -> str:
+    """Accuracy, and the classes that fare worst."""
+    worst = sorted(evaluation.class_accuracy.items(), key=lambda item: item[1])[:_WORST_CLASSES]
+    hardest = ", ".join(f"{label} {accuracy:.2f}" for label, accuracy in worst)
+    lines = [
+        f"mean per-class accuracy  {evaluation.mean_class_accuracy:.4f}",
+        f"overall accuracy         {evaluation.accuracy:.4f}",
+        f"log loss                 {evaluation.log_loss:.4f}",
+        f"tested on                {evaluation.n_test} images of {evaluation.n_classes} classes",
+        f"hardest classes          {hardest}",
+    ]
+    return "\n".join(lines)
+
+
+def fit_text(manifest: Manifest, folder: Path) -> str:
+    """Where the bundle is, how good it is, and how to use it."""
+    lines = [f"bundle {folder}"]
+    names = {"test": "on held-out images", "folds": "on folds of the training images"}
+    for part, explanation in names.items():
+        figures = manifest.quality.get(part)
+        if isinstance(figures, dict):
+            lines.append(
+                f"mean per-class accuracy {figures['mean_class_accuracy']:.4f} {explanation}"
+            )
+    lines.append(f"serve it: python -m service serve --models {folder.parent.parent}")
+    return "\n".join(lines)
+
+
+def describe_bundle(engine: Engine) -> dict[str, object]:
+    """A bundle's facts as plain JSON values."""
+    manifest = engine.manifest
+    document = manifest.to_json()
+    del document["probes"]
+    active_sets = np.unique(engine.coder.table, axis=0)
+    uses = np.bincount(active_sets.ravel(), minlength=engine.config.n_atoms)
+    n_nodes = engine.tree.vectors.shape[0]
+    n_splits = int(np.count_nonzero(engine.tree.vectors.any(axis=1)))
+    return {
+        **document,
+        "n_probes": len(manifest.probes),
+        "active_sets": {
+            "different": len(active_sets),
+            "median_per_atom": float(np.median(uses)),
+            "unused_atoms": int((uses == 0).sum()),
+        },
+        "tree": {"nodes": n_nodes, "splits": n_splits},
+    }
+
+
+def inspection_text(engine: Engine) -> str:
+    """A bundle's facts for people."""
+    manifest, facts = engine.manifest, describe_bundle(engine)
+    lines = [
+        f"{manifest.name} version {manifest.version}, {manifest.created}",
+        f"digest  {manifest.digest}",
+        f"labels  {len(manifest.labels)}: {shortened(manifest.labels)}",
+        "config",
+        *_table(manifest.config.to_json()),
+        "tensors",
+        *_table({name: str(spec) for name, spec in manifest.tensors.items()}),
+    ]
+    for part in ("tree", "active_sets", "quality", "provenance"):
+        section = facts[part]
+        if isinstance(section, dict):
+            lines += [part.replace("_", " "), *_table(section)]
+    lines.append(f"sound: digests, shapes, values and {facts['n_probes']} probes agree")
+    return "\n".join(lines)
+
+
+def _table(facts: dict[str, object], indent: str = "  ") -> list[str]:
+    lines: list[str] = []
+    width = max((len(name) for name in facts), default=0)
+    for name, value in facts.items():
+        if isinstance(value, dict) and value:
+            lines += [f"{indent}{name}", *_table(value, indent + "  ")]
+        else:
+            lines.append(f"{indent}{name:<{width}}  {_rounded(value)}")
+    return lines
+
+
+def _rounded(value: object) -> object:
+    if isinstance(value, list):
+        return ", ".join(str(_rounded(item)) for item in value) or "-"
+    return f"{value:.4g}" if isinstance(value, float) else value
+
+
+def shortened(labels: Sequence[str]) -> str:
+    """The first few of many names."""
+    return ", ".join(labels[:6]) + (", …" if len(labels) > 6 else "")
