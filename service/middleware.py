@@ -92,7 +92,7 @@ class BodyLimit:
     def _check(self, size: int) -> None:
         if size > self.max_bytes:
             raise OversizedBodyError(
-                f"the body has {size} bytes or more, expected at most {self.max_bytes}"
+                f"the body has at least {size} bytes, expected at most {self.max_bytes}"
             )
 
 
@@ -104,6 +104,4 @@ def _request_id(headers: Headers) -> str:
 def _log(scope: Scope, status: int, milliseconds: float, request_id: str) -> None:
     # The path arrives decoded; quoted again, a line feed in it cannot forge a log line.
     path = quote(scope["path"])
-    logger.info(
-        "%s %s %d %.1f ms id=%s", scope["method"], path, status, milliseconds, request_id
-    )
+    logger.info("%s %s %d %.1f ms id=%s", scope["method"], path, status, milliseconds, request_id)

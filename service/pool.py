@@ -34,9 +34,7 @@ class Pool(Protocol):
     async def stop(self) -> None:
         """Finish what runs, refuse what waits."""
 
-    async def classify(
-        self, model: ModelKey, data: bytes, top_k: int
-    ) -> tuple[Prediction, ...]:
+    async def classify(self, model: ModelKey, data: bytes, top_k: int) -> tuple[Prediction, ...]:
         """Encoded image -> the `top_k` best labels, best first."""
 
     async def encode(self, model: ModelKey, descriptors: Float32Array) -> Codes:

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from service.engine import DESCRIPTOR_WIDTH
+from service.engine import DESCRIPTOR_WIDTH, Manifest
 
 __all__ = [
     "Classification",
@@ -72,6 +72,11 @@ class ModelRef(BaseModel):
     version: int = Field(examples=[1])
     digest: str = Field(description="SHA-256 over the bundle's manifest.")
 
+    @classmethod
+    def of(cls, manifest: Manifest) -> "ModelRef":
+        """Names the bundle that `manifest` describes."""
+        return cls(name=manifest.name, version=manifest.version, digest=manifest.digest)
+
 
 class RankedLabel(BaseModel):
     """One label and how probable it is; all labels of a model add up to one."""
@@ -122,9 +127,7 @@ class DescriptorsBody(BaseModel):
     """Descriptors as JSON; none at all are answered with empty columns."""
 
     descriptors: list[
-        Annotated[
-            list[float], Field(min_length=DESCRIPTOR_WIDTH, max_length=DESCRIPTOR_WIDTH)
-        ]
+        Annotated[list[float], Field(min_length=DESCRIPTOR_WIDTH, max_length=DESCRIPTOR_WIDTH)]
     ] = Field(description="Finite numbers, one row a descriptor.")
 
 

@@ -38,7 +38,9 @@ class Settings(BaseSettings):
 
     models: Path = Field(EMBEDDED_MODELS, description="model repository, <name>/<version>/ below")
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
-    port: int = Field(8000, ge=0, le=65_535, description="port to listen on; 0 lets the system choose")
+    port: int = Field(
+        8000, ge=0, le=65_535, description="port to listen on; 0 lets the system choose"
+    )
     max_body_bytes: int = Field(
         25_000_000, ge=1_000, le=1_000_000_000, description="largest request body"
     )

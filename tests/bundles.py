@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from service.engine import Bundle, Engine, EngineConfig, Manifest, Probe, write_bundle
+from service.engine.arrays import Float32Array
 from service.engine.bundle import Tensor
 from service.engine.coding import invert_grams
 from tests import pictures
@@ -88,8 +89,7 @@ def flip_byte(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-def _unit_rows(
-    rng: np.random.Generator, rows: int
-) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+def _unit_rows(rng: np.random.Generator, rows: int) -> Float32Array:
     vectors = rng.normal(size=(rows, 128))
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors.astype(np.float32)

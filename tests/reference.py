@@ -57,7 +57,8 @@ def x_derivative_filter() -> Floats:
     g = [float(np.exp(-(k**2) / 2)) for k in (-2, -1, 0, 1, 2)]
     differences = [g[1] - g[0], (g[2] - g[0]) / 2, 0.0, (g[4] - g[2]) / 2, g[4] - g[3]]
     table: Floats = np.outer(g, differences)
-    return table * (2 / np.abs(table).sum())
+    scaled: Floats = table * (2 / np.abs(table).sum())
+    return scaled
 
 
 def convolve(image: Floats, table: Floats) -> Floats:
@@ -200,7 +201,8 @@ def least_squares_code(atoms: npt.ArrayLike, descriptor: npt.ArrayLike) -> Float
     share of the Gram matrix that the coder documents.
     """
     w = np.asarray(atoms, np.float64).T
-    return np.linalg.lstsq(w, np.asarray(descriptor, np.float64), rcond=1e-2)[0]
+    solution = np.linalg.lstsq(w, np.asarray(descriptor, np.float64), rcond=1e-2)[0]
+    return solution.astype(np.float64)
 
 
 def _channels(dense: Floats, sign_rule: str) -> Floats:
@@ -247,7 +249,8 @@ def scores(pooled: npt.ArrayLike, weights: npt.ArrayLike, bias: npt.ArrayLike) -
 def softmax(values: npt.ArrayLike, scale: float) -> Floats:
     """Probabilities by the textbook formula, for moderate scores."""
     exponentials = np.exp(np.asarray(values, np.float64) * scale)
-    return exponentials / exponentials.sum()
+    chances: Floats = exponentials / exponentials.sum()
+    return chances
 
 
 @dataclass(frozen=True)
@@ -273,3 +276,41 @@ def pooled_vector(model: Model, gray: npt.ArrayLike) -> Floats:
     pooled = pool(atom_ids, values, len(model.dictionary), model.sign_rule, model.levels)
     norm = np.linalg.norm(pooled)
     return pooled / norm if norm > 0 else pooled
+
+
+def somp(descriptors: npt.ArrayLike, atoms: npt.ArrayLike, nonzeros: int) -> list[int]:
+    """Algorithm 1 to the letter: descriptors (n, d) and atoms (K, d) -> chosen atoms."""
+    x, w = np.asarray(descriptors, np.float64), np.asarray(atoms, np.float64)
+    chosen: list[int] = []
+    residual = x
+    for _ in range(nonzeros):
+        sums = np.abs(residual @ w.T).sum(axis=0)
+        sums[chosen] = -1
+        chosen.append(int(sums.argmax()))
+        z, *_ = np.linalg.lstsq(w[chosen].T, x.T)
+        residual = x - (w[chosen].T @ z).T
+    return chosen
+
+
+def dense_codes(
+    atom_ids: npt.NDArray[np.integer], values: npt.NDArray[np.floating], n_atoms: int
+) -> Floats:
+    """Sparse codes (n, m) as a matrix Z (n, K)."""
+    z = np.zeros((len(atom_ids), n_atoms))
+    for row, (ids, numbers) in enumerate(zip(atom_ids, values, strict=True)):
+        np.add.at(z[row], ids, numbers)
+    return z
+
+
+def two_means_direction(points: npt.ArrayLike, rounds: int) -> Floats:
+    """Unit vector between two centres: farthest insertion from the mean, then Lloyd."""
+    x = np.asarray(points, np.float64)
+    first = x[np.linalg.norm(x - x.mean(axis=0), axis=1).argmax()]
+    second = x[np.linalg.norm(x - first, axis=1).argmax()]
+    for _ in range(rounds):
+        nearer = np.linalg.norm(x - first, axis=1) < np.linalg.norm(x - second, axis=1)
+        if nearer.all() or not nearer.any():
+            break
+        first, second = x[nearer].mean(axis=0), x[~nearer].mean(axis=0)
+    direction: Floats = (first - second) / np.linalg.norm(first - second)
+    return direction

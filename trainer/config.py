@@ -65,6 +65,8 @@ class FitConfig:
             raise ConfigError(
                 f"regularisation is {self.regularisation!r}, expected a positive number"
             )
+        if not isinstance(self.pyramid, tuple) or not isinstance(self.exclude, tuple):
+            raise ConfigError("pyramid and exclude are not both lists")
         if not isinstance(self.card, dict) or not all(
             isinstance(text, str) for text in self.card.values()
         ):

@@ -58,7 +58,7 @@ def learn_codes(
         residuals = residual_energies(x, coder.encode(x, leaf_ids), dictionary)
         errors.append(float(residuals.sum(dtype=np.float64)) / energy)
         logger.info(
-            "iteration %d of %d: relative error %.4f",
+            "iteration %d/%d: relative error %.4f",
             iteration + 1,
             settings.iterations,
             errors[-1],

@@ -32,7 +32,13 @@ TENSORS_FILE = "tensors.safetensors"
 
 Tensor = npt.NDArray[Any]
 
-_DTYPES = {"F32": "float32", "I32": "int32"}
+# Types that a safetensors file may hold; which one a tensor must have is checked later.
+_DTYPES = {
+    **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    "BOOL": "bool",
+}
 
 
 @dataclass(frozen=True)
@@ -99,10 +105,12 @@ def write_bundle(bundle: Bundle, folder: str | os.PathLike[str]) -> Manifest:
 
 def _write_files(bundle: Bundle, staging: Path) -> Manifest:
     tensors_path = staging / TENSORS_FILE
-    save_file(dict(bundle.tensors), tensors_path)
+    # The library stores the memory behind a tensor as it lies, strides ignored.
+    tensors = {name: np.ascontiguousarray(tensor) for name, tensor in bundle.tensors.items()}
+    save_file(tensors, tensors_path)
     manifest = replace(
         bundle.manifest,
-        tensors={name: _spec_of(tensor) for name, tensor in bundle.tensors.items()},
+        tensors={name: _spec_of(tensor) for name, tensor in tensors.items()},
         files={TENSORS_FILE: hashlib.sha256(tensors_path.read_bytes()).hexdigest()},
     ).sealed()
     (staging / MANIFEST_FILE).write_bytes(manifest.to_bytes())
@@ -191,8 +199,19 @@ def _check_tensor(
             raise BundleError(f"{where}: tensor {name} is {found}, expected {expected}")
     if tensor.dtype == np.float32 and not np.isfinite(tensor).all():
         raise BundleError(f"{where}: tensor {name} has values that are not finite")
-    if name == "table" and (tensor.min() < 0 or tensor.max() >= manifest.config.n_atoms):
+    if name == "table":
+        _check_table(tensor, manifest.config.n_atoms, where)
+
+
+def _check_table(table: Tensor, n_atoms: int, where: Path) -> None:
+    if table.min() < 0 or table.max() >= n_atoms:
         raise BundleError(
-            f"{where}: table names atoms {tensor.min()} to {tensor.max()}, "
-            f"expected 0 to {manifest.config.n_atoms - 1}"
+            f"{where}: table names atoms {table.min()} to {table.max()}, "
+            f"expected 0 to {n_atoms - 1}"
+        )
+    repeated = (np.diff(np.sort(table, axis=1), axis=1) == 0).any(axis=1)
+    if repeated.any():
+        raise BundleError(
+            f"{where}: table names an atom twice for leaf {int(repeated.argmax())}, "
+            "expected different atoms"
         )

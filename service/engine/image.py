@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from io import BytesIO
 
 import numpy as np
-from PIL import Image, JpegImagePlugin, UnidentifiedImageError
+from PIL import Image, JpegImagePlugin, TiffImagePlugin, UnidentifiedImageError
 
 from service.engine.arrays import Float32Array
 from service.engine.errors import (
@@ -44,10 +44,18 @@ _TRANSPOSITIONS = {
     8: Image.Transpose.ROTATE_90,
 }
 
-# 0xFF starts a marker unless a stuffed zero, a restart marker or more fill follows.
-_JPEG_MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)
+# 0xFF starts a marker unless a stuffed zero or more fill follows; TEM (0x01) and restart
+# markers have no length.
+_JPEG_MARKER = re.compile(rb"\xff+([^\x00\x01\xff\xd0-\xd7])", re.DOTALL)
 _START_OF_SCAN = 0xDA
 _START_OF_IMAGE, _END_OF_IMAGE = 0xD8, 0xD9
+
+# How files begin whose header Pillow may not get through when it is cut or damaged.
+_SIGNATURE = re.compile(
+    rb"\xff\xd8\xff|\x89PNG\r\n\x1a\n|GIF8[79]a|RIFF....WEBP|II[*+]\0|MM\0[*+]", re.DOTALL
+)
+
+_BITS_PER_SAMPLE_TAG, _PHOTOMETRIC_TAG = 258, 262
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,8 @@ def decode(data: bytes, max_side: int, limits: ImageLimits | None = None) -> Flo
     except ImageError:
         raise
     except UnidentifiedImageError as error:
+        if _SIGNATURE.match(data):
+            raise BrokenImageError("the image is damaged or truncated in its header") from error
         raise UnsupportedImageError(
             f"the {len(data)} bytes are not an image in a format that is read here, "
             f"expected one of {', '.join(FORMATS)}"
@@ -155,7 +165,7 @@ def _fit(size: tuple[int, int], max_side: int) -> tuple[int, int]:
 def _luma(picture: Image.Image) -> Image.Image:
     """Mode L, or mode F in [0, 1] for 16 bits a pixel, composited on the background."""
     if picture.mode.startswith("I;16"):
-        return Image.fromarray(np.asarray(picture).astype(np.float32) / np.float32(65_535))
+        return _scaled(picture)
     if picture.mode in ("I", "F"):
         raise BrokenImageError(
             f"the image has 32 bits a pixel (mode {picture.mode}) and no defined white, "
@@ -167,6 +177,22 @@ def _luma(picture: Image.Image) -> Image.Image:
     alpha = colour.getchannel("A")
     background = Image.new("L", picture.size, _BACKGROUND)
     return Image.composite(colour.convert("L"), background, alpha)
+
+
+def _scaled(picture: Image.Image) -> Image.Image:
+    """Up to 16 bits a pixel as mode F in [0, 1]; TIFF says how many bits, and may count down."""
+    levels = np.asarray(picture)
+    bits, counts_down = 16, False
+    if isinstance(picture, TiffImagePlugin.TiffImageFile):
+        bits = picture.tag_v2.get(_BITS_PER_SAMPLE_TAG, (bits,))[0]
+        counts_down = picture.tag_v2.get(_PHOTOMETRIC_TAG) == 0
+    gray = levels.astype(np.float32) / np.float32(2**bits - 1)
+    if counts_down:
+        gray = 1 - gray
+    transparent = picture.info.get("transparency")
+    if isinstance(transparent, int):
+        gray[levels == transparent] = _BACKGROUND / 255
+    return Image.fromarray(gray)
 
 
 def _plain(picture: Image.Image) -> Image.Image:

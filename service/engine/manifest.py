@@ -176,7 +176,7 @@ def _probe(item: object, where: str) -> Probe:
     try:
         image = base64.b64decode(_member(document, "image", str, where), validate=True)
         scores = tuple(float(score) for score in _member(document, "scores", list, where))
-    except (binascii.Error, ValueError, TypeError) as error:
+    except (binascii.Error, ValueError, TypeError, OverflowError) as error:
         raise BundleError(f"{where}: probe: {error}") from error
     return Probe(image, scores)
 

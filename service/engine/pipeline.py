@@ -17,7 +17,7 @@ from service.engine.bundle import Bundle, read_bundle
 from service.engine.classifier import LinearClassifier, Prediction
 from service.engine.coding import Coder, Codes
 from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
-from service.engine.errors import BundleError, DescriptorError
+from service.engine.errors import BundleError, DescriptorError, ImageError
 from service.engine.image import ImageLimits
 from service.engine.manifest import Manifest
 from service.engine.tree import Tree, norms_of
@@ -118,7 +118,10 @@ class Engine(FeatureExtractor):
     def replay_probes(self, where: str) -> None:
         """Raise `BundleError` unless every probe image gets the scores it had in training."""
         for number, probe in enumerate(self.manifest.probes):
-            found = self.scores(probe.image)
+            try:
+                found = self.scores(probe.image)
+            except ImageError as error:
+                raise BundleError(f"{where}: probe {number} is no usable image: {error}") from error
             if len(probe.scores) != len(self.labels):
                 raise BundleError(
                     f"{where}: probe {number} has {len(probe.scores)} scores, "
@@ -144,7 +147,8 @@ def _coder(bundle: Bundle) -> Coder:
 
 def _valid_descriptors(descriptors: object) -> Float32Array:
     try:
-        array = np.asarray(descriptors, dtype=np.float32)
+        with np.errstate(over="ignore"):  # becomes infinite, which is refused by its norm
+            array = np.asarray(descriptors, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
         raise DescriptorError(f"descriptors are not an array of numbers: {error}") from error
     if array.ndim != 2 or array.shape[1] != DESCRIPTOR_WIDTH:

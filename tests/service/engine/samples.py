@@ -10,7 +10,7 @@ from hypothesis import settings
 from PIL import Image
 
 from service.engine import Bundle, Engine, EngineConfig, Manifest, Probe
-from service.engine.arrays import Float32Array, Int32Array
+from service.engine.arrays import Float32Array, Float64Array, Int32Array
 from service.engine.coding import invert_grams
 
 # The first example of a property compiles a kernel, so that a deadline would lie.
@@ -29,7 +29,8 @@ def random_descriptors(rng: np.random.Generator, n: int, width: int = 128) -> Fl
 
 def random_dictionary(rng: np.random.Generator, n_atoms: int, width: int = 128) -> Float32Array:
     atoms = rng.normal(size=(n_atoms, width))
-    return (atoms / np.linalg.norm(atoms, axis=1, keepdims=True)).astype(np.float32)
+    unit: Float64Array = atoms / np.linalg.norm(atoms, axis=1, keepdims=True)
+    return unit.astype(np.float32)
 
 
 def random_table(
@@ -43,7 +44,8 @@ def random_table(
 def random_gray(rng: np.random.Generator, height: int, width: int) -> Float32Array:
     """Noise at a random contrast, so that strong and weak descriptors occur."""
     contrast = rng.choice([1.0, 0.3, 0.01])
-    return (0.5 + contrast * (rng.random((height, width)) - 0.5)).astype(np.float32)
+    gray: Float64Array = 0.5 + contrast * (rng.random((height, width)) - 0.5)
+    return gray.astype(np.float32)
 
 
 def encoded(picture: Image.Image, image_format: str, **options: Any) -> bytes:

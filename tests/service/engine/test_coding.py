@@ -139,7 +139,8 @@ def test_codes_have_one_row_per_descriptor(count: int) -> None:
     codes = Case(0, count, 4).encode()
     shapes = (codes.leaf_ids.shape, codes.atom_ids.shape, codes.values.shape)
     assert shapes == ((count,), (count, 4), (count, 4))
-    assert (codes.atom_ids.dtype, codes.values.dtype) == (np.int32, np.float32)
+    assert codes.atom_ids.dtype == np.int32
+    assert codes.values.dtype == np.float32
 
 
 @PROPERTY
@@ -249,8 +250,9 @@ def test_inverse_grams_are_symmetric_inverses(seed: int, nonzeros: int) -> None:
     identities = inverses @ (atoms @ atoms.transpose(0, 2, 1))
     # One rounding of each entry of the inverse, times the Gram matrix.
     bound = nonzeros**2 * EPSILON * np.abs(inverses).max()
-    np.testing.assert_allclose(identities, np.broadcast_to(np.eye(nonzeros), identities.shape),
-                               rtol=0, atol=bound)
+    np.testing.assert_allclose(
+        identities, np.broadcast_to(np.eye(nonzeros), identities.shape), rtol=0, atol=bound
+    )
     np.testing.assert_allclose(inverses, inverses.transpose(0, 2, 1), rtol=0, atol=bound)
 
 

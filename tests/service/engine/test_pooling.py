@@ -105,7 +105,8 @@ def test_pooled_vector_has_the_configured_length(
 ) -> None:
     config = config_with(pyramid, sign_rule)
     pooled = pool(random_codes(0, 6, 5), (6, 5), config)
-    assert (pooled.shape, pooled.dtype) == ((config.n_features,), np.float32)
+    assert pooled.shape == (config.n_features,)
+    assert pooled.dtype == np.float32
 
 
 @every_rule

@@ -42,16 +42,13 @@ def test_every_decision_is_the_oracle_s_up_to_rounding(
     ]
     assert len(decisions) == count * depth
     assert all(
-        margin > -rounding if right else margin <= rounding
-        for right, margin, rounding in decisions
+        margin > -rounding if right else margin <= rounding for right, margin, rounding in decisions
     )
 
 
 @PROPERTY
 @given(seeds, counts, depths)
-def test_small_whole_numbers_route_exactly_as_the_oracle(
-    seed: int, count: int, depth: int
-) -> None:
+def test_small_whole_numbers_route_exactly_as_the_oracle(seed: int, count: int, depth: int) -> None:
     # Sums of products of small whole numbers are exact in float32, whatever their order.
     rng = np.random.default_rng(seed)
     vectors = rng.integers(-2, 3, (2**depth - 1, 128)).astype(np.float32)
@@ -66,7 +63,8 @@ def test_small_whole_numbers_route_exactly_as_the_oracle(
 def test_route_answers_one_int32_per_descriptor(count: int) -> None:
     rng = np.random.default_rng(count)
     leaf_ids = random_tree(rng, 4).route(random_descriptors(rng, count))
-    assert (leaf_ids.dtype, leaf_ids.shape) == (np.int32, (count,))
+    assert leaf_ids.shape == (count,)
+    assert leaf_ids.dtype == np.int32
 
 
 @PROPERTY

@@ -1,0 +1,53 @@
+# Everything that people and CI run. `make serve` needs Python 3.11 or newer and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+DATA ?= ../shared/data/caltech101
+
+.PHONY: help serve setup test lint format model examples clean
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+serve: $(VENV)/.core ## serve the embedded model on http://127.0.0.1:8000
+	@exec $(BIN)/python -m service serve
+
+setup: $(VENV)/.all ## create .venv with all that running, training, testing and benchmarking need
+
+test: lint ## lint, types and all tests: what CI runs
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.all ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.all ## let ruff rewrite the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+model: $(VENV)/.all ## train the next version of the embedded model (DATA=folder of Caltech 101)
+	$(BIN)/python -m trainer fit $(DATA) --out service/models/caltech101 \
+	    --config trainer/presets/caltech101.toml \
+	    --train-per-class 30 --split-seed 0 --exclude BACKGROUND_Google
+
+examples: $(VENV)/.core ## draw the example images again
+	$(BIN)/python -m service.examples.draw
+
+clean: ## remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find service trainer tests -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/.core: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Leafcode needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python"; exit 1; }
+	@echo "setting up $(VENV), once"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.all: $(VENV)/.core
+	@echo "adding the tools for training, testing and benchmarking to $(VENV), once"
+	@$(PIP_INSTALL) -e '.[trainer,test,bench]'
+	@touch $@

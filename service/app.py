@@ -1,0 +1,63 @@
+"""Puts the service together: settings, models, pool, routes and error answers."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from fastapi import FastAPI
+
+from service import __version__
+from service.context import Context
+from service.middleware import BodyLimit, RequestTrace
+from service.pool import ThreadPool
+from service.problems import install_handlers
+from service.repository import Repository
+from service.routes import classify, codes, health, models
+from service.settings import Settings
+from service.warmup import warm
+
+__all__ = ["create_app"]
+
+logger = logging.getLogger(__name__)
+
+_DESCRIPTION = """\
+Image labels and sparse codes, fast, on plain CPUs.
+
+Errors are problem documents (RFC 9457, `application/problem+json`) with an extra member
+`error`. Every answer carries `X-Request-Id`: yours, if it is up to 64 letters, digits,
+dots, dashes and underscores, otherwise a new one.
+"""
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application; models are loaded when it starts."""
+    app = FastAPI(
+        title="Leafcode",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=partial(_lifespan, settings=settings),
+        redoc_url=None,
+    )
+    for module in (classify, codes, models, health):
+        app.include_router(module.router)
+    install_handlers(app)
+    # The last one added is the outermost.
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(RequestTrace)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI, settings: Settings) -> AsyncIterator[None]:
+    # Warm before loading: loading replays probes, which would compile without a word.
+    await asyncio.to_thread(warm)
+    repository = await asyncio.to_thread(Repository.load, settings.models)
+    pool = ThreadPool(repository, settings.image_limits, settings.threads)
+    await pool.start()
+    app.state.context = Context(settings, repository, pool)
+    try:
+        yield
+    finally:
+        await pool.stop()

@@ -1,0 +1,185 @@
+"""`python -m service serve | classify | warm`.
+
+Results go to standard output, everything else to standard error. Exit codes: 0 done,
+1 something could not be done, 2 wrong arguments or settings.
+"""
+
+import argparse
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from PIL import Image
+
+from service import __version__
+from service.engine import Engine, LeafcodeError, Prediction
+from service.errors import SettingsError
+from service.repository import Repository
+from service.schemas import ModelRef
+from service.server import serve
+from service.settings import LogLevel, Settings, allowed, load_settings
+from service.warmup import warm
+
+__all__ = ["main"]
+
+_EXAMPLES = """\
+examples:
+  python -m service serve
+  python -m service serve --models ./models --port 9000
+  python -m service classify photo.jpg drawing.png --top-k 3
+  curl --data-binary @photo.jpg http://127.0.0.1:8000/v1/classify
+"""
+
+_SERVE_FLAGS = tuple(Settings.model_fields)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except SettingsError as error:
+        print(f"leafcode: {error}", file=sys.stderr)
+        return 2
+    except LeafcodeError as error:
+        print(f"leafcode: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m service",
+        description="Image labels and sparse codes, fast, on plain CPUs.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"leafcode {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_serve(commands)
+    _add_classify(commands)
+    warm_parser = commands.add_parser("warm", help="compile the kernels, once for this machine")
+    warm_parser.set_defaults(command=_warm)
+    return parser
+
+
+def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "serve",
+        help="answer over HTTP",
+        description="Answer over HTTP until interrupted. Flags come before the environment.",
+    )
+    for name in _SERVE_FLAGS:
+        _add_setting(parser, name)
+    parser.set_defaults(command=_serve)
+
+
+def _add_setting(parser: argparse.ArgumentParser, name: str) -> None:
+    """A flag for a setting. Its value stays text, so that `Settings` alone judges it."""
+    field = Settings.model_fields[name]
+    default = field.get_default(call_default_factory=True, validated_data={})
+    values = f"; {allowed(field)}" if field.annotation in (int, LogLevel) else ""
+    parser.add_argument(
+        f"--{name.replace('_', '-')}",
+        metavar=name.rpartition("_")[2].upper(),
+        help=f"{field.description}{values} (LEAFCODE_{name.upper()}, default {default})",
+    )
+
+
+def _add_classify(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "classify", help="label image files", description="Label image files without a server."
+    )
+    parser.add_argument("images", nargs="+", metavar="IMAGE", help="image file, or - for stdin")
+    _add_setting(parser, "models")
+    parser.add_argument("--model", metavar="NAME", help="model (default: the first by name)")
+    parser.add_argument("--version", type=int, metavar="V", help="version (default: the highest)")
+    parser.add_argument(
+        "--top-k", type=_positive, default=5, metavar="K", help="labels an image (default 5)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(command=_classify)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    settings = load_settings(**{name: getattr(options, name) for name in _SERVE_FLAGS})
+    _start_logging(settings.log_level)
+    serve(settings)
+    return 0
+
+
+def _warm(_: argparse.Namespace) -> int:
+    _start_logging("info")
+    print(f"kernels ready after {warm():.1f} s")
+    return 0
+
+
+def _classify(options: argparse.Namespace) -> int:
+    _start_logging("warning")
+    logging.getLogger("service.warmup").setLevel(logging.INFO)
+    settings = load_settings(models=options.models)
+    warm()
+    engine = Repository.load(settings.models).find(options.model, options.version)
+    outcomes = [_outcome(engine, settings, image, options.top_k) for image in options.images]
+    if options.json:
+        _print_json(engine, options.images, outcomes)
+    else:
+        _print_table(options.images, outcomes)
+    return 1 if any(isinstance(outcome, str) for outcome in outcomes) else 0
+
+
+Outcome = tuple[Prediction, ...] | str
+
+
+def _outcome(engine: Engine, settings: Settings, image: str, top_k: int) -> Outcome:
+    """The ranked labels of an image, or the sentence that says why there are none."""
+    try:
+        data = sys.stdin.buffer.read() if image == "-" else Path(image).read_bytes()
+        return engine.classify(data, top_k, settings.image_limits)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    except LeafcodeError as error:
+        return str(error)
+
+
+def _print_json(engine: Engine, images: list[str], outcomes: list[Outcome]) -> None:
+    results = [
+        {"image": image, "error": outcome}
+        if isinstance(outcome, str)
+        else {"image": image, "predictions": [asdict(item) for item in outcome]}
+        for image, outcome in zip(images, outcomes, strict=True)
+    ]
+    model = ModelRef.of(engine.manifest).model_dump()
+    print(json.dumps({"model": model, "results": results}, indent=1))
+
+
+def _print_table(images: list[str], outcomes: list[Outcome]) -> None:
+    for image, outcome in zip(images, outcomes, strict=True):
+        if isinstance(outcome, str):
+            print(f"{image}: {outcome}", file=sys.stderr)
+            continue
+        print(image)
+        for item in outcome:
+            print(f"  {item.probability:6.1%}  {item.label}")
+
+
+def _start_logging(level: LogLevel) -> None:
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
+    # Its messages repeat ours, except for warnings.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # Our own limit refuses such an image right after Pillow has warned about it.
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)

@@ -1,0 +1,1 @@
+"""The calls that the service answers, one module for each family; thin."""

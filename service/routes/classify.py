@@ -1,0 +1,128 @@
+"""`POST /v1/classify`: images to ranked labels.
+
+One image as the raw body, some as the files of a form, or base64 in JSON. Any other
+content type is a raw image: curl, for one, calls every body a URL-encoded form.
+"""
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from service.bodies import Images, media_type, parse_images
+from service.context import Context, InContext
+from service.engine import EmptyImageError, LeafcodeError, Prediction
+from service.errors import MalformedBodyError
+from service.problems import describe, documented
+from service.repository import ModelKey
+from service.schemas import (
+    Classification,
+    Classifications,
+    Failed,
+    ImageBody,
+    ImagesBody,
+    ModelName,
+    ModelRef,
+    Predicted,
+    RankedLabel,
+    TopK,
+    Version,
+)
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["classify"])
+
+# Fields that are not files are not read; a few may come along with any form.
+_MOST_FIELDS = 64
+
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_FORM = {
+    "schema": {
+        "type": "object",
+        "description": "One or more files, under any field name.",
+        "properties": {"image": {"type": "array", "items": _BINARY["schema"]}},
+    }
+}
+_JSON = {"schema": {"oneOf": [ImageBody.model_json_schema(), ImagesBody.model_json_schema()]}}
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/octet-stream": _BINARY,
+            "image/*": _BINARY,
+            "multipart/form-data": _FORM,
+            "application/json": _JSON,
+        },
+    }
+}
+
+
+@router.post(
+    "/classify",
+    summary="Ranked labels of images",
+    response_model_exclude_none=True,
+    responses=documented(400, 404, 413, 415, 422, 503),
+    openapi_extra=_BODY,
+)
+async def classify(
+    request: Request,
+    context: InContext,
+    top_k: TopK = 5,
+    model: ModelName = None,
+    version: Version = None,
+) -> Classification | Classifications:
+    """The best labels of one image, or of several in the order sent.
+
+    JPEG, PNG, WebP, GIF, BMP and TIFF; the first frame of an animation; transparency
+    shows white. One file in a form is answered like a raw body. Among several images,
+    a bad one gets a problem of its own and does not spoil its neighbours.
+    """
+    manifest = context.repository.find(model, version).manifest
+    key, ref = ModelKey.of(manifest), ModelRef.of(manifest)
+    images = await _read_images(request, context)
+    if not images.several:
+        ranked = await context.pool.classify(key, images.items[0], top_k)
+        return Classification(model=ref, predictions=_ranked(ranked))
+    outcomes = (_outcome(context, key, data, top_k) for data in images.items)
+    return Classifications(model=ref, results=await asyncio.gather(*outcomes))
+
+
+async def _read_images(request: Request, context: Context) -> Images:
+    most = context.settings.max_images
+    found = media_type(request.headers)
+    if found == "multipart/form-data":
+        return await _read_form(request, most)
+    body = await request.body()
+    if found == "application/json" and body:
+        return await run_in_threadpool(parse_images, body, most)
+    return Images((body,), several=False)
+
+
+async def _read_form(request: Request, most: int) -> Images:
+    try:
+        async with request.form(max_files=most, max_fields=_MOST_FIELDS) as form:
+            files = [part for _, part in form.multi_items() if isinstance(part, UploadFile)]
+            items = [await file.read() for file in files]
+    except HTTPException as error:
+        # Starlette's word for a form that cannot be read.
+        raise MalformedBodyError(f"the form cannot be read: {error.detail}") from error
+    if not items:
+        raise EmptyImageError(
+            "the form has no file, expected at least one; with curl: -F image=@photo.jpg"
+        )
+    return Images(tuple(items), several=len(items) > 1)
+
+
+async def _outcome(context: Context, key: ModelKey, data: bytes, top_k: int) -> Predicted | Failed:
+    try:
+        return Predicted(predictions=_ranked(await context.pool.classify(key, data, top_k)))
+    except LeafcodeError as error:
+        return Failed(problem=describe(error))
+
+
+def _ranked(predictions: tuple[Prediction, ...]) -> list[RankedLabel]:
+    return [RankedLabel(label=item.label, probability=item.probability) for item in predictions]

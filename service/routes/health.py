@@ -1,0 +1,30 @@
+"""Probes: alive is the event loop, ready is the pool."""
+
+from fastapi import APIRouter
+from fastapi.responses import RedirectResponse
+
+from service.context import InContext
+from service.problems import documented
+from service.schemas import Health
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", summary="Alive")
+async def healthz() -> Health:
+    """Answers as long as the process does."""
+    return Health(status="ok")
+
+
+@router.get("/readyz", summary="Ready for work", responses=documented(503))
+async def readyz(_: InContext) -> Health:
+    """Answers 503 until models are loaded and work is accepted."""
+    return Health(status="ready")
+
+
+@router.get("/", include_in_schema=False)
+async def root() -> RedirectResponse:
+    """The way to the documentation."""
+    return RedirectResponse("/docs")

@@ -1,0 +1,60 @@
+"""`GET /v1/models…`: what is loaded, and the limits in force."""
+
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Path
+from pydantic import JsonValue
+
+from service.context import Context, InContext
+from service.engine import Manifest
+from service.problems import documented
+from service.schemas import Limits, ModelCard, Models
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/models", tags=["models"])
+
+PathName = Annotated[str, Path(description="Name of the model.")]
+PathVersion = Annotated[int, Path(ge=0, description="Version of the model.")]
+JsonObject = dict[str, JsonValue]
+
+
+@router.get("", summary="All models", responses=documented(503))
+async def list_models(context: InContext) -> Models:
+    """Every loaded version of every model."""
+    engines = context.repository.engines
+    return Models(models=[_card(context, engines[key].manifest) for key in sorted(engines)])
+
+
+@router.get("/{name}", summary="One model", responses=documented(404, 422, 503))
+async def show_model(name: PathName, context: InContext) -> ModelCard:
+    """The highest version of a model."""
+    return _card(context, context.repository.find(name).manifest)
+
+
+@router.get(
+    "/{name}/versions/{version}",
+    summary="One version of a model",
+    responses=documented(404, 422, 503),
+)
+async def show_version(name: PathName, version: PathVersion, context: InContext) -> ModelCard:
+    """A version of a model."""
+    return _card(context, context.repository.find(name, version).manifest)
+
+
+def _card(context: Context, manifest: Manifest) -> ModelCard:
+    settings, repository = context.settings, context.repository
+    return ModelCard(
+        name=manifest.name,
+        version=manifest.version,
+        digest=manifest.digest,
+        default=repository.find().manifest is manifest,
+        versions=repository.versions(manifest.name),
+        created=manifest.created,
+        labels=list(manifest.labels),
+        # A manifest was parsed from JSON, so that its members are JSON values.
+        configuration=cast(JsonObject, manifest.config.to_json()),
+        quality=cast(JsonObject, manifest.quality),
+        provenance=cast(JsonObject, manifest.provenance),
+        limits=Limits.model_validate(settings, from_attributes=True),
+    )

@@ -1,0 +1,106 @@
+"""Runs the application in uvicorn, from binding the port to a clean stop.
+
+The application's own start and stop run around the server instead of inside it:
+a damaged bundle then ends the start with its own sentence, not with a traceback,
+and the pool stops after the last answer.
+"""
+
+import asyncio
+import errno
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from service.app import create_app
+from service.errors import SettingsError
+from service.settings import Settings
+
+__all__ = ["serve"]
+
+logger = logging.getLogger(__name__)
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGINT or SIGTERM; raises a `LeafcodeError` if that cannot start."""
+    app = create_app(settings)
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+    )
+    # Before the models load, which takes time: a taken port shows at once.
+    with (
+        _bind(settings.host, settings.port) as listener,
+        asyncio.Runner(loop_factory=config.get_loop_factory()) as runner,
+    ):
+        runner.run(_serve(app, _Server(config), listener))
+
+
+async def _serve(app: FastAPI, server: "_Server", listener: socket.socket) -> None:
+    async with app.router.lifespan_context(app):
+        await server.serve([listener])
+    logger.info("stopped")
+
+
+class _Server(uvicorn.Server):
+    """uvicorn with signals that end `serve` instead of the process, and a line when ready."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, then say where."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            logger.info("ready at %s (documentation: /docs)", _url(listener))
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Uvicorn's own version raises the signal again, before the pool has stopped."""
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        for number in signals:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A socket on the first address of `host`; it does not listen yet."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise SettingsError(_bind_sentence(host, port, error)) from error
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise SettingsError(_bind_sentence(host, port, error)) from error
+    return listener
+
+
+def _bind_sentence(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use, choose another with --port or LEAFCODE_PORT"
+    return f"cannot listen on port {port} of {host!r}: {error.strerror}"
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return (
+        f"http://[{host}]:{port}" if listener.family == socket.AF_INET6 else f"http://{host}:{port}"
+    )

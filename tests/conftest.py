@@ -1,0 +1,26 @@
+"""A data set that we draw ourselves and a bundle trained on it, once for all tests."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import drawings
+from trainer.cli import main
+
+SMALL = ("--samples", "6000", "--atoms", "64", "--nonzeros", "3", "--iterations", "3")
+
+
+@pytest.fixture(scope="session")
+def drawn_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of four drawn classes; read only."""
+    return drawings.write_dataset(tmp_path_factory.mktemp("images") / "drawn")
+
+
+@pytest.fixture(scope="session")
+def trained_bundle(drawn_images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The version folder of a bundle that `trainer fit` made from eight images a class."""
+    out = tmp_path_factory.mktemp("trained") / "drawn"
+    assert (
+        main(["fit", str(drawn_images), "--out", str(out), *SMALL, "--train-per-class", "8"]) == 0
+    )
+    return out / "1"

@@ -1,0 +1,83 @@
+"""The real commands in real processes, and a real server to send requests to."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+ROOT = Path(__file__).parents[2]
+READY = re.compile(r"ready at (http://\S+)")
+DEADLINE_SECONDS = 120
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Our environment without settings of the developer's own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LEAFCODE_")}
+    return {**kept, "PYTHONPATH": str(ROOT), **variables}
+
+
+def run(
+    *arguments: str, stdin: bytes = b"", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """`python -m service …` until it ends."""
+    return subprocess.run(
+        [sys.executable, "-m", "service", *arguments],
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=DEADLINE_SECONDS,
+        env=env or environment(),
+    )
+
+
+class Server:
+    """`python -m service serve` on a port that the system chose; `url` once it is ready."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "service", "serve", "--port", "0", *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        self.log: list[str] = []
+        self.url = ""
+        self._is_ready = threading.Event()
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._reader.start()
+        assert self._is_ready.wait(DEADLINE_SECONDS)
+        assert self.url, self.log
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal, unless it has ended, and wait; the exit code."""
+        self.process.send_signal(number)
+        code = self.process.wait(DEADLINE_SECONDS)
+        self._reader.join(DEADLINE_SECONDS)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return code
+
+    def _read_log(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log.append(line)
+            if match := READY.search(line):
+                self.url = match[1]
+                self._is_ready.set()
+        self._is_ready.set()

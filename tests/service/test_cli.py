@@ -1,0 +1,119 @@
+"""The command line in real processes."""
+
+import json
+import signal
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service.engine import Engine
+from tests import bundles, pictures
+from tests.service.processes import Server, environment, run
+
+PNG = pictures.png()
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    path = tmp_path / "image.png"
+    path.write_bytes(PNG)
+    return path
+
+
+def test_classify_prints_a_table(models: Path, image: Path) -> None:
+    ended = run("classify", str(image), "--models", str(models), "--top-k", "2")
+    best = Engine.load(models / "apples" / "2").classify(PNG, 2)
+    lines = ended.stdout.decode().splitlines()
+    assert ended.returncode == 0
+    assert lines[0] == str(image)
+    assert [line.split()[-1] for line in lines[1:]] == [item.label for item in best]
+
+
+def test_classify_gives_the_same_as_http(server: Server, models: Path) -> None:
+    ended = run("classify", "-", "--json", "--models", str(models), stdin=PNG)
+    answer = httpx.post(f"{server.url}/v1/classify", content=PNG).json()
+    printed = json.loads(ended.stdout)
+    assert printed["model"] == answer["model"]
+    assert printed["results"] == [{"image": "-", "predictions": answer["predictions"]}]
+
+
+def test_classify_names_bad_files_and_goes_on(models: Path, image: Path, tmp_path: Path) -> None:
+    truncated = tmp_path / "truncated.jpg"
+    truncated.write_bytes(pictures.truncated_jpeg())
+    files = [str(truncated), str(tmp_path / "missing.jpg"), str(tmp_path), str(image)]
+    ended = run("classify", *files, "--models", str(models))
+    complaints = ended.stderr.decode().splitlines()
+    assert ended.returncode == 1
+    assert complaints[0].startswith(f"{truncated}: the image is damaged or truncated")
+    assert complaints[1].endswith("missing.jpg: cannot be read: No such file or directory")
+    assert complaints[2] == f"{tmp_path}: cannot be read: Is a directory"
+    assert ended.stdout.decode().startswith(f"{image}\n")
+
+
+def test_classify_puts_errors_into_its_json(models: Path, image: Path) -> None:
+    ended = run("classify", "/nowhere", str(image), "--json", "--models", str(models))
+    bad, good = json.loads(ended.stdout)["results"]
+    assert ended.returncode == 1
+    assert bad == {"image": "/nowhere", "error": "cannot be read: No such file or directory"}
+    assert len(good["predictions"]) == len(bundles.LABELS)
+
+
+def test_classify_refuses_an_unknown_model(models: Path, image: Path) -> None:
+    ended = run("classify", str(image), "--models", str(models), "--model", "pears")
+    assert ended.returncode == 1
+    assert b"model 'pears' is not loaded, expected one of: apples, tiny" in ended.stderr
+
+
+@pytest.mark.parametrize("arguments", [["serve", "--port", "x"], ["classify"], ["fly"], []])
+def test_wrong_arguments_end_with_code_two(arguments: list[str]) -> None:
+    ended = run(*arguments)
+    assert ended.returncode == 2
+    assert b"Traceback" not in ended.stderr
+
+
+def test_a_wrong_setting_is_refused_in_one_sentence() -> None:
+    ended = run("serve", env=environment(LEAFCODE_THREADS="none"))
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        b"leafcode: LEAFCODE_THREADS (--threads) is 'none', "
+        b"expected a whole number from 1 to 1024\n"
+    )
+
+
+@pytest.mark.parametrize("file", ["tensors.safetensors", "manifest.json"])
+def test_serve_refuses_a_bundle_with_one_flipped_byte(
+    models: Path, tmp_path: Path, file: str
+) -> None:
+    folder = bundles.copy_model(models / "tiny" / "1", tmp_path / "tiny" / "1")
+    bundles.flip_byte(folder / file, 500)
+    ended = run("serve", "--port", "0", "--models", str(tmp_path))
+    assert ended.returncode == 1
+    assert ended.stderr.decode().startswith(f"leafcode: {folder / file}: ")
+    assert b"Traceback" not in ended.stderr
+    assert b"ready" not in ended.stderr
+
+
+def test_serve_refuses_a_port_in_use(models: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = run("serve", "--port", port, "--models", str(models))
+    assert ended.returncode == 2
+    assert f"port {port} of 127.0.0.1 is in use" in ended.stderr.decode()
+    assert b"Traceback" not in ended.stderr
+
+
+def test_serve_refuses_an_address_of_another_machine(models: Path) -> None:
+    ended = run("serve", "--host", "192.0.2.1", "--models", str(models))
+    assert ended.returncode == 2
+    assert b"cannot listen on port 8000 of '192.0.2.1'" in ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_stops_cleanly(models: Path, number: signal.Signals) -> None:
+    with Server("--models", str(models)) as server:
+        assert httpx.get(f"{server.url}/readyz").status_code == 200
+        assert server.stop(number) == 0
+    assert "stopped" in server.log[-1]
+    assert "Traceback" not in "".join(server.log)

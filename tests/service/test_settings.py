@@ -1,0 +1,66 @@
+"""Settings come from the environment or from arguments, and wrong ones are refused."""
+
+import os
+
+import pytest
+from pydantic import ValidationError
+
+from service.errors import SettingsError
+from service.settings import EMBEDDED_MODELS, Settings, load_settings
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("LEAFCODE_"):
+            monkeypatch.delenv(name)
+
+
+def test_defaults_serve_the_embedded_models_to_this_machine_only() -> None:
+    settings = load_settings()
+    assert (settings.models, settings.host, settings.port) == (EMBEDDED_MODELS, "127.0.0.1", 8000)
+    assert settings.threads == len(os.sched_getaffinity(0))
+
+
+def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEAFCODE_MAX_IMAGES", "3")
+    assert load_settings().max_images == 3
+
+
+def test_arguments_come_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEAFCODE_PORT", "1")
+    assert load_settings(port="2", host=None).port == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("port", "65536", "a whole number from 0 to 65535"),
+        ("port", "http", "a whole number from 0 to 65535"),
+        ("threads", "0", "a whole number from 1 to 1024"),
+        ("max_body_bytes", "1e6", "a whole number from 1000 to 1000000000"),
+        ("log_level", "loud", "one of debug, info, warning, error"),
+        ("host", "", "the address to listen on"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_name_and_range(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, expected: str
+) -> None:
+    monkeypatch.setenv(f"LEAFCODE_{name.upper()}", value)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    flag = "--" + name.replace("_", "-")
+    assert (
+        str(caught.value) == f"LEAFCODE_{name.upper()} ({flag}) is {value!r}, expected {expected}"
+    )
+
+
+def test_settings_do_not_change() -> None:
+    settings = load_settings()
+    with pytest.raises(ValidationError):
+        settings.port = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", list(Settings.model_fields))
+def test_every_setting_says_what_it_is_for(name: str) -> None:
+    assert Settings.model_fields[name].description

@@ -1,0 +1,230 @@
+"""The trainer's commands as a person types them, good and bad."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.engine import Engine
+from service.engine.bundle import TENSORS_FILE, read_bundle
+from tests import drawings
+from tests.conftest import SMALL
+from tests.service.processes import environment
+from trainer.cli import main
+
+
+def _files(folder: Path) -> list[str]:
+    return [str(path.relative_to(folder)) for path in sorted(folder.rglob("*"))]
+
+
+def test_fit_tells_drawn_shapes_apart(trained_bundle: Path) -> None:
+    quality = Engine.load(trained_bundle).manifest.quality
+    assert isinstance(quality["test"], dict)
+    assert quality["test"]["mean_class_accuracy"] > 0.9
+
+
+def test_fit_of_the_same_seed_gives_the_same_tensors_bit_for_bit(
+    drawn_images: Path, trained_bundle: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "trainer", "fit", str(drawn_images)]
+    out = ["--out", str(tmp_path / "again"), *SMALL, "--train-per-class", "8"]
+    subprocess.run([*command, *out], check=True, env=environment(), timeout=120)
+    again = (tmp_path / "again" / "1" / TENSORS_FILE).read_bytes()
+    assert again == (trained_bundle / TENSORS_FILE).read_bytes()
+
+
+def test_fit_writes_the_next_version(
+    drawn_images: Path, trained_bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "drawn"
+    shutil.copytree(trained_bundle, out / "4")
+    assert main(["fit", str(drawn_images), "--out", str(out), *SMALL, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["bundle"] == str(out / "5")
+    assert read_bundle(out / "5").manifest.version == 5
+    assert printed["digest"] == read_bundle(out / "5").manifest.digest
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--classifier", "logistic"),
+        ("--sign-rule", "split"),
+        ("--sign-rule", "raw"),
+        ("--depth", "2", "--radius", "0.2", "--seed", "3"),
+    ],
+)
+def test_fit_options_give_bundles_that_load(
+    drawn_images: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    out = tmp_path / "drawn"
+    assert main(["fit", str(drawn_images), "--out", str(out), *SMALL, *options]) == 0
+    image = (drawn_images / "disc" / "000.png").read_bytes()
+    assert Engine.load(out / "1").classify(image)[0].label == "disc"
+
+
+def test_evaluate_gives_the_figures_that_fit_recorded(
+    drawn_images: Path, trained_bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["evaluate", str(trained_bundle), str(drawn_images), "--split-seed", "0", "--json"]
+    assert main(arguments) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures == Engine.load(trained_bundle).manifest.quality["test"]
+    assert (figures["n_test"], figures["n_classes"]) == (16, 4)
+
+
+def test_evaluate_leaves_out_unknown_folders_and_says_so(
+    trained_bundle: Path, tmp_path: Path
+) -> None:
+    images = drawings.write_dataset(tmp_path / "images")
+    shutil.copytree(images / "disc", images / "BACKGROUND")
+    command = [sys.executable, "-m", "trainer", "evaluate", str(trained_bundle), str(images)]
+    done = subprocess.run(
+        [*command, "--split-seed", "0"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
+        timeout=120,
+    )
+    assert "left out, not among the bundle's labels: BACKGROUND" in done.stderr
+    assert "the training images left out are exactly those of the bundle" in done.stderr
+    assert "16 images of 4 classes" in done.stdout
+
+
+def test_evaluate_warns_of_another_split(
+    drawn_images: Path, trained_bundle: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert main(["evaluate", str(trained_bundle), str(drawn_images), "--split-seed", "5"]) == 0
+    assert "may have seen test images" in caplog.text
+
+
+def test_inspect_prints_what_is_in_a_bundle(
+    trained_bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(trained_bundle)]) == 0
+    text = capsys.readouterr().out
+    assert "drawn version 1" in text
+    assert "cross, disc, square, stripes" in text
+    assert "2 probes agree" in text
+
+
+def test_inspect_prints_the_same_as_json(
+    trained_bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(trained_bundle), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["labels"] == list(drawings.CLASSES)
+    assert facts["tree"]["nodes"] == 2 ** facts["config"]["depth"] - 1
+
+
+def _empty(_: Path) -> None:
+    pass
+
+
+def _one_class(root: Path) -> None:
+    drawings.write_dataset(root)
+    for kind in drawings.CLASSES[1:]:
+        shutil.rmtree(root / kind)
+
+
+def _class_without_images(root: Path) -> None:
+    drawings.write_dataset(root)
+    (root / "void").mkdir()
+
+
+def _class_of_unreadable_files(root: Path) -> None:
+    drawings.write_dataset(root)
+    for path in (root / "disc").iterdir():
+        path.write_bytes(b"no image")
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (_empty, (), "has no sub-folders"),
+        (_one_class, (), "has one class (cross)"),
+        (_class_without_images, (), "has no images for the classes void"),
+        (_class_of_unreadable_files, (), "no readable training image for the classes disc"),
+        (drawings.write_dataset, ("--depth", "16"), "are fewer than the 65536 leaves"),
+        (drawings.write_dataset, ("--atoms", "7000"), "are fewer than the 7000 atoms"),
+    ],
+)
+def test_fit_on_useless_data_says_why_and_writes_nothing(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    make: Callable[[Path], object],
+    options: tuple[str, ...],
+    message: str,
+) -> None:
+    images = tmp_path / "images"
+    images.mkdir()
+    make(images)
+    out = tmp_path / "models" / "drawn"
+    assert main(["fit", str(images), "--out", str(out), *SMALL, *options]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "models").exists()
+
+
+def test_fit_names_and_counts_unreadable_files_and_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    images = drawings.write_dataset(tmp_path / "images")
+    (images / "disc" / "000.png").write_bytes(b"no image")
+    (images / "cross" / "001.png").write_bytes((images / "cross" / "002.png").read_bytes()[:300])
+    out = tmp_path / "models" / "drawn"
+    assert main(["fit", str(images), "--out", str(out), *SMALL]) == 0
+    assert str(images / "disc" / "000.png") in caplog.text
+    assert str(images / "cross" / "001.png") in caplog.text
+    assert "2 unreadable files left out" in caplog.text
+    assert read_bundle(out / "1").manifest.provenance["n_unreadable"] == 2
+
+
+def test_interrupted_fit_leaves_nothing_behind(tmp_path: Path) -> None:
+    images = drawings.write_dataset(tmp_path / "images")
+    command = [sys.executable, "-m", "trainer", "fit", str(images)]
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path / "models" / "drawn"), "--iterations", "1000"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        assert process.stderr is not None
+        assert any("iteration 1/1000" in line for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        assert "interrupted; nothing was written" in process.stderr.read()
+        assert process.wait(60) == 130
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [(".hidden", "expected a model name"), ("file/model", "is not a writable folder")],
+)
+def test_fit_refuses_a_useless_target_before_it_trains(
+    drawn_images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str, message: str
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["fit", str(drawn_images), "--out", str(tmp_path / out)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_evaluate_and_inspect_refuse_what_is_no_bundle(
+    drawn_images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(tmp_path)]) == 1
+    assert "manifest.json: cannot be read" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path), str(drawn_images)]) == 1
+
+
+def test_trained_bundle_holds_probes_that_other_scores_fail(trained_bundle: Path) -> None:
+    engine = Engine.load(trained_bundle)
+    for probe in engine.manifest.probes:
+        np.testing.assert_allclose(engine.scores(probe.image), probe.scores, atol=1e-6)
+    assert len(engine.manifest.probes) == 2

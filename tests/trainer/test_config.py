@@ -1,0 +1,58 @@
+"""Settings of a training run: defaults, file, command line, and refusals."""
+
+from pathlib import Path
+
+import pytest
+
+from trainer.config import FitConfig, load_config
+from trainer.errors import ConfigError
+
+
+def test_command_line_wins_over_file_and_file_over_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('atoms = 64\nnonzeros = 2\npyramid = [2, 1]\n[card]\ndata = "mine"\n')
+    config = load_config(file, {"atoms": 32})
+    assert (config.atoms, config.nonzeros, config.pyramid) == (32, 2, (2, 1))
+    assert config.samples == FitConfig().samples
+    assert config.card == {"data": "mine"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("atmos = 3", "unknown settings atmos"),
+        ("atoms = 0", "atoms is 0"),
+        ("atoms = 1.5", "atoms is 1.5"),
+        ("nonzeros = 2000", "nonzeros is 2000"),
+        ("depth = 99", "depth is 99, expected a whole number from 1 to 24"),
+        ("depth = 0", "depth is 0"),
+        ("samples = -1", "samples is -1"),
+        ("radius = -0.5", "radius is -0.5"),
+        ("regularisation = 0", "regularisation is 0"),
+        ('classifier = "forest"', "classifier is 'forest', expected one of svm, logistic"),
+        ("pyramid = [4, 3]", "pyramid level 3 does not divide"),
+        ("pyramid = 4", "pyramid"),
+        ("exclude = 4", "exclude"),
+        ("train_per_class = 0", "train_per_class is 0"),
+        ("card = 3", "card is not a table of texts"),
+        ("atoms = ", "cannot be read as TOML"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_config(file, {})
+    assert str(file) in str(caught.value)
+
+
+def test_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(tmp_path / "no.toml", {})
+
+
+@pytest.mark.parametrize(
+    ("n_descriptors", "depth"), [(1, 1), (64, 1), (128, 2), (60_000, 10), (10**7, 13)]
+)
+def test_automatic_depth_leaves_32_descriptors_a_leaf(n_descriptors: int, depth: int) -> None:
+    assert FitConfig().depth_for(n_descriptors) == depth
