@@ -28,7 +28,8 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 def _allowed_cores() -> int:
-    return len(os.sched_getaffinity(0))
+    # Only Linux can say which cores this process may use.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Settings(BaseSettings):

@@ -1,10 +1,12 @@
 """A data set that we draw ourselves and a bundle trained on it, once for all tests."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import drawings
+from tests.service import processes
 from trainer.cli import main
 
 SMALL = ("--samples", "6000", "--atoms", "64", "--nonzeros", "3", "--iterations", "3")
@@ -24,3 +26,10 @@ def trained_bundle(drawn_images: Path, tmp_path_factory: pytest.TempPathFactory)
         main(["fit", str(drawn_images), "--out", str(out), *SMALL, "--train-per-class", "8"]) == 0
     )
     return out / "1"
+
+
+@pytest.fixture(scope="session")
+def trained_server(trained_bundle: Path) -> Iterator[processes.Server]:
+    """A running server of the trained bundle."""
+    with processes.Server("--models", str(trained_bundle.parents[1])) as running:
+        yield running

@@ -5,12 +5,17 @@ and fuse multiply with add (`contract`). NaN, infinity and signed zero keep
 their meaning. Without the GIL, the trainer runs kernels from several threads.
 """
 
+import contextlib
+import logging
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.caching import FunctionCache
 
 __all__ = ["FAST_MATH", "kernel"]
+
+logger = logging.getLogger(__name__)
 
 FAST_MATH = {"reassoc", "contract"}
 
@@ -19,5 +24,34 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def kernel(function: Function) -> Function:
     """Compile on first call, keep the machine code on disk."""
-    compiled = numba.njit(cache=True, nogil=True, fastmath=FAST_MATH, error_model="numpy")
-    return cast(Function, compiled(function))
+    compiled: Any = numba.njit(nogil=True, fastmath=FAST_MATH, error_model="numpy")(function)
+    with contextlib.suppress(RuntimeError):  # no folder for a cache: compile at every start
+        compiled._cache = _TolerantCache(function)  # noqa: SLF001
+    return cast("Function", compiled)
+
+
+class _TolerantCache(FunctionCache):
+    """numba's cache on disk, but a damaged file or a full disk costs time, not the start.
+
+    numba's own (`cache=True`) raises whatever reading or writing raises, out of the
+    first call of the kernel.
+    """
+
+    def load_overload(self, sig: object, target_context: object) -> object:
+        """Machine code from disk, or None: compile."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # noqa: BLE001
+            logger.warning(
+                "kernel cache %s is damaged, compiling again: %r", self.cache_path, error
+            )
+            with contextlib.suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, sig: object, data: object) -> None:
+        """Keep machine code for the next start, if that is possible."""
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:  # noqa: BLE001
+            logger.warning("kernel cache in %s cannot be written: %r", self.cache_path, error)

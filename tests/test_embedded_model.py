@@ -1,0 +1,53 @@
+"""The embedded model: it knows our drawings, keeps its card, and is as good as it says."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from service.engine import Engine
+from service.settings import EMBEDDED_MODELS
+from trainer.cli import main
+
+BUNDLE = EMBEDDED_MODELS / "caltech101" / "1"
+EXAMPLES = Path(__file__).parents[1] / "service" / "examples"
+# The images are not part of this repository; a copy beside it is used where there is one.
+DATA = Path(os.environ.get("CALTECH101", Path(__file__).parents[2] / "shared/data/caltech101"))
+
+
+@pytest.mark.parametrize("label", ["yin_yang", "stop_sign"])
+def test_our_drawings_get_their_label(label: str) -> None:
+    data = (EXAMPLES / f"{label}.png").read_bytes()
+    assert Engine.load(BUNDLE).classify(data)[0].label == label
+
+
+def test_bundle_stays_below_25_megabytes() -> None:
+    assert sum(path.stat().st_size for path in BUNDLE.iterdir()) <= 25_000_000
+
+
+def test_manifest_carries_the_model_card() -> None:
+    manifest = Engine.load(BUNDLE).manifest
+    assert len(manifest.labels) == 101
+    card = manifest.provenance["card"]
+    assert isinstance(card, dict)
+    assert {"data", "licence", "attribution", "limits"} <= set(card)
+    assert "CC BY 4.0" in card["licence"]
+
+
+@pytest.mark.skipif(
+    not DATA.is_dir(), reason=f"needs Caltech 101 at {DATA} (or named by CALTECH101), absent here"
+)
+def test_accuracy_on_held_out_images_is_what_the_manifest_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["evaluate", str(BUNDLE), str(DATA), "--split-seed", "0", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    recorded = Engine.load(BUNDLE).manifest.quality["test"]
+    assert isinstance(recorded, dict)
+    assert (figures["n_test"], figures["n_classes"]) == (5647, 101)
+    assert figures["mean_class_accuracy"] >= 0.70
+    # Another CPU or decoder may move single images of the 5647.
+    assert figures["mean_class_accuracy"] == pytest.approx(
+        recorded["mean_class_accuracy"], abs=0.003
+    )
