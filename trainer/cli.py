@@ -168,11 +168,7 @@ def _test_images(
     """All images of the bundle's labels, or those outside the training part of a split."""
     left_out = sorted(set(found.labels) - set(engine.labels))
     if left_out:
-        logger.warning(
-            "%d folders left out, not among the bundle's labels: %s",
-            len(left_out),
-            shortened(left_out),
-        )
+        logger.warning("left out, not among the bundle's labels: %s", shortened(left_out))
     dataset = found.restricted_to(engine.labels)
     if not dataset.images:
         raise DataError(f"{found.root} has no images of the bundle's {len(engine.labels)} labels")

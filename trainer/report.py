@@ -11,6 +11,7 @@ from trainer.evaluate import Evaluation
 __all__ = ["describe_bundle", "evaluation_text", "fit_text", "inspection_text", "shortened"]
 
 _WORST_CLASSES = 10
+_SHOWN_NAMES = 6
 
 
 def evaluation_text(evaluation: Evaluation) -> str:
@@ -99,6 +100,7 @@ def _rounded(value: object) -> object:
     return f"{value:.4g}" if isinstance(value, float) else value
 
 
-def shortened(labels: Sequence[str]) -> str:
+def shortened(names: Sequence[str]) -> str:
     """The first few of many names."""
-    return ", ".join(labels[:6]) + (", …" if len(labels) > 6 else "")
+    more = len(names) - _SHOWN_NAMES
+    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")

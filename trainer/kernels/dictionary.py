@@ -3,7 +3,7 @@
 import numpy as np
 
 from service.engine.arrays import Float32Array, Float64Array, Int32Array
-from service.engine.kernels.compiling import kernel
+from service.engine.compiling import kernel
 
 __all__ = ["accumulate_normal_equations", "measure_residuals"]
 

@@ -9,7 +9,7 @@ after the first product.
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array
-from service.engine.kernels.compiling import kernel
+from service.engine.compiling import kernel, part
 
 __all__ = ["choose_atoms"]
 
@@ -18,7 +18,7 @@ __all__ = ["choose_atoms"]
 _SMALLEST_NEW_PART = np.float32(1e-3)
 
 
-@kernel
+@part
 def _best_atom(sums: Float32Array, remaining: Float32Array) -> int:
     """The candidate with the largest sum; the lowest index on ties, -1 if none is left."""
     best = -1
@@ -28,7 +28,7 @@ def _best_atom(sums: Float32Array, remaining: Float32Array) -> int:
     return best
 
 
-@kernel
+@part
 def _add_magnitudes(correlations: Float32Array, sums: Float32Array) -> None:
     sums[:] = 0
     for s in range(correlations.shape[0]):
@@ -83,7 +83,7 @@ def choose_atoms(correlations: Float32Array, gram: Float32Array, chosen: Int32Ar
                 sums[i] += abs(correlations[s, i])
 
 
-@kernel
+@part
 def _first_unchosen(chosen: Int32Array) -> int:
     atom = 0
     while atom in chosen:

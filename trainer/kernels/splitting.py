@@ -3,12 +3,12 @@
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array
-from service.engine.kernels.compiling import kernel
+from service.engine.compiling import kernel, part
 
 __all__ = ["split_node"]
 
 
-@kernel
+@part
 def _farthest(descriptors: Float32Array, members: Int32Array, centre: Float32Array) -> int:
     """The member farthest from `centre`, the first of them where several are."""
     best, best_distance = 0, np.float32(-1)
@@ -22,7 +22,7 @@ def _farthest(descriptors: Float32Array, members: Int32Array, centre: Float32Arr
     return best
 
 
-@kernel
+@part
 def _mean(descriptors: Float32Array, members: Int32Array, centre: Float32Array) -> None:
     total = np.zeros(centre.shape[0], np.float64)
     for i in range(members.shape[0]):
@@ -32,7 +32,7 @@ def _mean(descriptors: Float32Array, members: Int32Array, centre: Float32Array) 
         centre[k] = total[k] / members.shape[0]
 
 
-@kernel
+@part
 def _distance(first: Float32Array, second: Float32Array) -> float:
     squared = 0.0
     for k in range(first.shape[0]):
@@ -40,7 +40,7 @@ def _distance(first: Float32Array, second: Float32Array) -> float:
     return float(np.sqrt(squared))
 
 
-@kernel
+@part
 def _lloyd(descriptors: Float32Array, members: Int32Array, centres: Float32Array) -> None:
     """One round of 2-means: every member to its nearer centre, centres to their means."""
     width = centres.shape[1]
@@ -63,7 +63,7 @@ def _lloyd(descriptors: Float32Array, members: Int32Array, centres: Float32Array
                 centres[side, k] = totals[side, k] / counts[side]
 
 
-@kernel
+@part
 def _threshold_near_median(ordered: Float32Array) -> np.float32:
     """A value with members on both sides, as near the median as ties allow, else NaN."""
     middle = ordered.shape[0] // 2

@@ -5,7 +5,7 @@ than half of them, are never read.
 """
 
 from service.engine.arrays import Float32Array
-from service.engine.kernels.compiling import kernel
+from service.engine.compiling import kernel
 
 __all__ = ["add_scores"]
 

@@ -8,7 +8,7 @@ pseudo-inverse per leaf, but its tables stay in the cache.
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array
-from service.engine.kernels.compiling import kernel
+from service.engine.compiling import kernel
 
 __all__ = ["solve_codes"]
 

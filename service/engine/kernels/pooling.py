@@ -5,7 +5,7 @@ starts from zero.
 """
 
 from service.engine.arrays import Float32Array, Int32Array
-from service.engine.kernels.compiling import kernel
+from service.engine.compiling import kernel
 
 __all__ = ["ABSOLUTE", "RAW", "SPLIT", "pool_regions"]
 

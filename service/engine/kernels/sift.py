@@ -8,7 +8,7 @@ map interleaves the eight bands of a cell, because a descriptor copies cells.
 import numpy as np
 
 from service.engine.arrays import Float32Array
-from service.engine.kernels.compiling import kernel
+from service.engine.compiling import kernel, part
 
 __all__ = ["build_feature_map", "gather_descriptors"]
 
@@ -17,7 +17,7 @@ __all__ = ["build_feature_map", "gather_descriptors"]
 _TINY = np.float32(1e-30)
 
 
-@kernel
+@part
 def _filter_row(
     gray: Float32Array,
     y: int,
@@ -49,7 +49,7 @@ def _filter_row(
         )
 
 
-@kernel
+@part
 def _add_bands(gradient: Float32Array, directions: Float32Array, bands: Float32Array) -> None:
     """Add m·cos(φ-φₙ)₊⁹ of every pixel to its eight bands.
 

@@ -7,7 +7,7 @@ twice as fast as taking each descriptor to the bottom before the next.
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array
-from service.engine.kernels.compiling import kernel
+from service.engine.compiling import kernel
 
 __all__ = ["measure_norms", "walk"]
 

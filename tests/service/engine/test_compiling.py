@@ -48,3 +48,17 @@ def test_start_without_a_usable_cache_folder_compiles_anyway(tmp_path: Path) -> 
     blocked.touch()
     done = _warm(blocked)
     assert done.returncode == 0, done.stderr
+
+
+def test_freshly_compiled_and_cached_kernels_give_the_same_bits(
+    trained_bundle: Path, drawn_images: Path, tmp_path: Path
+) -> None:
+    """A kernel that called another one rounded differently once it came from the cache."""
+    image, models = str(drawn_images / "disc" / "000.png"), str(trained_bundle.parents[1])
+    cache = processes.environment(NUMBA_CACHE_DIR=str(tmp_path))
+    first, second = (
+        processes.run("classify", image, "--models", models, "--json", env=cache).stdout
+        for _ in range(2)
+    )
+    assert b"disc" in first
+    assert first == second

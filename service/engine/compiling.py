@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core.caching import FunctionCache
 
-__all__ = ["FAST_MATH", "kernel"]
+__all__ = ["FAST_MATH", "kernel", "part"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +28,16 @@ def kernel(function: Function) -> Function:
     with contextlib.suppress(RuntimeError):  # no folder for a cache: compile at every start
         compiled._cache = _TolerantCache(function)  # noqa: SLF001
     return cast("Function", compiled)
+
+
+def part(function: Function) -> Function:
+    """A piece of kernels, compiled into each of them.
+
+    A kernel that calls another one runs the other's own machine code right after
+    compiling, but a copy within its own when loaded from the cache. The two round
+    differently, so the first start of a service gave other last digits than the second.
+    """
+    return cast("Function", numba.njit(inline="always")(function))
 
 
 class _TolerantCache(FunctionCache):
