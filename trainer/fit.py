@@ -127,12 +127,11 @@ def _pooled_vectors(extractor: FeatureExtractor, images: Sequence[LabelledImage]
 
 
 def _bundle(model: _Model, manifest: Manifest) -> Bundle:
-    tree, coder = model.extractor.tree, model.extractor.coder
+    coder = model.extractor.coder
     return Bundle(
         manifest,
         {
-            "tree_vectors": tree.vectors,
-            "tree_thresholds": tree.thresholds,
+            **model.extractor.hash.tensors(),
             "table": coder.table,
             "dictionary": coder.dictionary,
             "inverse_grams": coder.inverse_grams,

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from service.engine import Engine, Manifest
+from service.engine.hashing import Hash
+from service.engine.tree import Tree
 from trainer.evaluate import Evaluation
 
 __all__ = ["describe_bundle", "evaluation_text", "fit_text", "inspection_text", "shortened"]
@@ -49,8 +51,6 @@ def describe_bundle(engine: Engine) -> dict[str, object]:
     del document["probes"]
     active_sets = np.unique(engine.coder.table, axis=0)
     uses = np.bincount(active_sets.ravel(), minlength=engine.config.n_atoms)
-    n_nodes = engine.tree.vectors.shape[0]
-    n_splits = int(np.count_nonzero(engine.tree.vectors.any(axis=1)))
     return {
         **document,
         "n_probes": len(manifest.probes),
@@ -59,8 +59,15 @@ def describe_bundle(engine: Engine) -> dict[str, object]:
             "median_per_atom": float(np.median(uses)),
             "unused_atoms": int((uses == 0).sum()),
         },
-        "tree": {"nodes": n_nodes, "splits": n_splits},
+        "hash": _describe_hash(engine.hash),
     }
+
+
+def _describe_hash(hash_: Hash) -> dict[str, object]:
+    if isinstance(hash_, Tree):
+        splits = int(np.count_nonzero(hash_.vectors.any(axis=1)))
+        return {"kind": "tree", "nodes": len(hash_.vectors), "splits": splits}
+    return {"kind": "projections", "leaves": hash_.n_leaves}
 
 
 def inspection_text(engine: Engine) -> str:
@@ -75,7 +82,7 @@ def inspection_text(engine: Engine) -> str:
         "tensors",
         *_table({name: str(spec) for name, spec in manifest.tensors.items()}),
     ]
-    for part in ("tree", "active_sets", "quality", "provenance"):
+    for part in ("hash", "active_sets", "quality", "provenance"):
         section = facts[part]
         if isinstance(section, dict):
             lines += [part.replace("_", " "), *_table(section)]

@@ -23,6 +23,7 @@ from safetensors.numpy import save_file
 
 from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
 from service.engine.errors import BundleError
+from service.engine.hashing import hash_shapes
 from service.engine.manifest import Manifest, TensorSpec, parse_manifest
 
 __all__ = ["MANIFEST_FILE", "TENSORS_FILE", "Bundle", "read_bundle", "write_bundle"]
@@ -51,10 +52,12 @@ class Bundle:
 
 def expected_tensors(config: EngineConfig, n_labels: int) -> dict[str, TensorSpec]:
     """Type and shape of every tensor that a bundle with this configuration stores."""
-    width, nodes = DESCRIPTOR_WIDTH, config.n_leaves - 1
+    width = DESCRIPTOR_WIDTH
+    hash_specs = {
+        name: TensorSpec("float32", shape) for name, shape in hash_shapes(config, width).items()
+    }
     return {
-        "tree_vectors": TensorSpec("float32", (nodes, width)),
-        "tree_thresholds": TensorSpec("float32", (nodes,)),
+        **hash_specs,
         "table": TensorSpec("int32", (config.n_leaves, config.nonzeros)),
         "dictionary": TensorSpec("float32", (config.n_atoms, width)),
         "inverse_grams": TensorSpec("float32", (config.n_leaves, config.nonzeros, config.nonzeros)),

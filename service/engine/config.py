@@ -7,9 +7,17 @@ limits (bytes, pixels) are not here: they do not change an answer.
 from dataclasses import asdict, dataclass
 from typing import Literal, get_args
 
-__all__ = ["DESCRIPTOR_WIDTH", "ClassifierKind", "Descriptor", "EngineConfig", "SignRule"]
+__all__ = [
+    "DESCRIPTOR_WIDTH",
+    "ClassifierKind",
+    "Descriptor",
+    "EngineConfig",
+    "HashKind",
+    "SignRule",
+]
 
 Descriptor = Literal["fast-sift"]
+HashKind = Literal["tree", "tanh", "sine"]
 SignRule = Literal["absolute", "raw", "split"]
 ClassifierKind = Literal["svm", "logistic"]
 
@@ -25,7 +33,8 @@ class EngineConfig:
 
     `pyramid` lists the regions per side of each level, finest first, and every
     coarser level divides the finest. `probability_scale` multiplies the scores
-    before the softmax; the trainer fits it on held-out scores.
+    before the softmax; the trainer fits it on held-out scores. `hash` sends descriptors to
+    leaves: the tree, or a projection hash whose number of bits is `depth`.
     """
 
     depth: int
@@ -37,9 +46,11 @@ class EngineConfig:
     pyramid: tuple[int, ...] = (4, 2, 1)
     classifier: ClassifierKind = "svm"
     probability_scale: float = 1.0
+    hash: HashKind = "tree"
 
     def __post_init__(self) -> None:
         _require_choice("descriptor", self.descriptor, get_args(Descriptor))
+        _require_choice("hash", self.hash, get_args(HashKind))
         _require_choice("sign_rule", self.sign_rule, get_args(SignRule))
         _require_choice("classifier", self.classifier, get_args(ClassifierKind))
         _require_whole("depth", self.depth, 1, _LARGEST_DEPTH)
@@ -61,7 +72,7 @@ class EngineConfig:
 
     @property
     def n_leaves(self) -> int:
-        """Leaves of the complete binary tree."""
+        """Leaves of the complete binary tree, or buckets of the projection hash."""
         return int(2**self.depth)
 
     @property

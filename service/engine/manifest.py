@@ -10,7 +10,7 @@ import binascii
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar, cast
 
 from service.engine.config import EngineConfig
@@ -66,8 +66,7 @@ class Manifest:
 
     def sealed(self) -> "Manifest":
         """The same manifest with its digest computed."""
-        body = json.dumps(_without_digest(self.to_json()), sort_keys=True).encode()
-        return replace(self, digest=hashlib.sha256(body).hexdigest())
+        return replace(self, digest=_digest(self.to_json()))
 
     def to_json(self) -> Json:
         """The manifest as plain JSON values."""
@@ -94,7 +93,7 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """The file's exact bytes."""
-        return (json.dumps(self.to_json(), indent=1) + "\n").encode()
+        return _canonical(self.to_json())
 
 
 def parse_manifest(data: bytes, where: str) -> Manifest:
@@ -104,7 +103,12 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     if version != FORMAT_VERSION:
         raise BundleError(f"{where}: format_version is {version}, expected {FORMAT_VERSION}")
     manifest = _from_json(document, where)
-    if manifest.digest != manifest.sealed().digest or manifest.to_bytes() != data:
+    unknown = sorted(set(document) - {item.name for item in fields(Manifest)})
+    if unknown:
+        raise BundleError(f"{where}: unknown members {', '.join(unknown)}")
+    # Of the document itself, not of `manifest`: bundles from before a member was added
+    # to the format keep the bytes they were written with.
+    if manifest.digest != _digest(document) or _canonical(document) != data:
         raise BundleError(
             f"{where}: the content does not match its own digest, "
             "expected the bytes that the trainer wrote; the file was damaged or edited"
@@ -189,5 +193,10 @@ def _spec(item: object, where: str) -> TensorSpec:
     return TensorSpec(_member(document, "dtype", str, where), tuple(shape))
 
 
-def _without_digest(document: Json) -> Json:
-    return {name: value for name, value in document.items() if name != "digest"}
+def _canonical(document: Json) -> bytes:
+    return (json.dumps(document, indent=1) + "\n").encode()
+
+
+def _digest(document: Json) -> str:
+    others = {name: value for name, value in document.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()

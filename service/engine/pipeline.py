@@ -18,9 +18,10 @@ from service.engine.classifier import LinearClassifier, Prediction
 from service.engine.coding import Coder, Codes
 from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
 from service.engine.errors import BundleError, DescriptorError, ImageError
+from service.engine.hashing import Hash, hash_from_tensors
 from service.engine.image import ImageLimits
 from service.engine.manifest import Manifest
-from service.engine.tree import Tree, norms_of
+from service.engine.tree import norms_of
 
 __all__ = ["Engine", "FeatureExtractor"]
 
@@ -34,9 +35,9 @@ _PROBE_TOLERANCE = 5e-3
 class FeatureExtractor:
     """Bytes to pooled vector: all of the engine that needs no classifier."""
 
-    def __init__(self, config: EngineConfig, tree: Tree, coder: Coder) -> None:
+    def __init__(self, config: EngineConfig, hash_: Hash, coder: Coder) -> None:
         self.config = config
-        self.tree = tree
+        self.hash = hash_
         self.coder = coder
 
     def decode(self, data: bytes, limits: ImageLimits | None = None) -> Float32Array:
@@ -59,7 +60,7 @@ class FeatureExtractor:
                 f"descriptor {first} has a norm of {norms[first]}, expected finite values "
                 "whose squares add up to a float32"
             )
-        return self.coder.encode(descriptors, self.tree.route(descriptors, norms))
+        return self.coder.encode(descriptors, self.hash.route(descriptors, norms))
 
     def pool(self, codes: Codes, grid: tuple[int, int]) -> Float32Array:
         """Codes of a grid of (rows, cols) descriptors -> pooled vector (n_features,)."""
@@ -81,9 +82,8 @@ class Engine(FeatureExtractor):
     """One bundle, ready to classify images and to code descriptors."""
 
     def __init__(self, bundle: Bundle) -> None:
-        tensors = bundle.tensors
-        tree = Tree(tensors["tree_vectors"], tensors["tree_thresholds"])
-        super().__init__(bundle.manifest.config, tree, _coder(bundle))
+        tensors, config = bundle.tensors, bundle.manifest.config
+        super().__init__(config, hash_from_tensors(config, tensors), _coder(bundle))
         self.manifest: Manifest = bundle.manifest
         self.classifier = LinearClassifier(
             tensors["classifier_weights"], tensors["classifier_bias"]

@@ -50,6 +50,10 @@ class Tree:
         )
         return leaf_ids
 
+    def tensors(self) -> dict[str, Float32Array]:
+        """What a bundle stores of it, by name."""
+        return {"tree_vectors": self.vectors, "tree_thresholds": self.thresholds}
+
 
 def norms_of(descriptors: Float32Array) -> Float32Array:
     """Euclidean norms (n,) of descriptors (n, d); not finite if a value is not."""

@@ -121,7 +121,7 @@ def test_inspect_prints_the_same_as_json(
     assert main(["inspect", str(trained_bundle), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["labels"] == list(drawings.CLASSES)
-    assert facts["tree"]["nodes"] == 2 ** facts["config"]["depth"] - 1
+    assert facts["hash"]["nodes"] == 2 ** facts["config"]["depth"] - 1
 
 
 def _empty(_: Path) -> None:

@@ -12,6 +12,7 @@ from PIL import Image
 from service.engine import Bundle, Engine, EngineConfig, Manifest, Probe
 from service.engine.arrays import Float32Array, Float64Array, Int32Array
 from service.engine.coding import invert_grams
+from service.engine.hashing import hash_shapes
 
 # The first example of a property compiles a kernel, so that a deadline would lie.
 PROPERTY = settings(max_examples=30, deadline=None)
@@ -65,10 +66,11 @@ def random_tensors(
     rng = np.random.default_rng(seed)
     table = random_table(rng, config.n_leaves, config.n_atoms, config.nonzeros)
     dictionary = random_dictionary(rng, config.n_atoms)
-    nodes = config.n_leaves - 1
     return {
-        "tree_vectors": random_descriptors(rng, nodes),
-        "tree_thresholds": rng.normal(scale=0.3, size=nodes).astype(np.float32),
+        **{
+            name: rng.normal(scale=1 if len(shape) > 1 else 0.3, size=shape).astype(np.float32)
+            for name, shape in hash_shapes(config, 128).items()
+        },
         "table": table,
         "dictionary": dictionary,
         "inverse_grams": invert_grams(table, dictionary),

@@ -146,8 +146,7 @@ def test_tensors_are_memory_mapped(folder: Path, name: str) -> None:
 def test_an_engine_copies_no_tensor(folder: Path) -> None:
     engine = Engine(read_bundle(folder))
     used = (
-        engine.tree.vectors,
-        engine.tree.thresholds,
+        *engine.hash.tensors().values(),
         engine.coder.table,
         engine.coder.dictionary,
         engine.coder.inverse_grams,

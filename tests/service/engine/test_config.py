@@ -93,6 +93,7 @@ def test_a_configuration_cannot_be_changed() -> None:
 
 def test_to_json_holds_every_field_as_a_plain_value() -> None:
     assert VALID.to_json() == {
+        "hash": "tree",
         "depth": 13,
         "n_atoms": 1024,
         "nonzeros": 5,

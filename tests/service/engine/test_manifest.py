@@ -147,8 +147,15 @@ def test_the_same_content_in_other_bytes_is_refused() -> None:
 
 
 def test_a_member_that_no_manifest_has_is_refused() -> None:
-    with pytest.raises(BundleError, match="does not match its own digest"):
+    with pytest.raises(BundleError, match="unknown members code"):
         parse_manifest(sealed({**document(), "code": "import os"}), WHERE)
+
+
+def test_a_bundle_from_before_a_setting_existed_is_still_read() -> None:
+    older = document()
+    assert isinstance(older["config"], dict)
+    del older["config"]["hash"]
+    assert parse_manifest(sealed(older), WHERE).config.hash == "tree"
 
 
 @pytest.mark.parametrize(

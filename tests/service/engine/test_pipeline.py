@@ -40,7 +40,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 def oracle_of(engine: Engine) -> reference.Model:
     return reference.Model(
-        tree=reference.DecisionTree(engine.tree.vectors, engine.tree.thresholds),
+        tree=reference.DecisionTree(*engine.hash.tensors().values()),
         table=engine.coder.table,
         dictionary=engine.coder.dictionary,
         sign_rule=engine.config.sign_rule,
@@ -81,7 +81,7 @@ def test_classify_ranks_the_scores() -> None:
 
 
 def test_an_extractor_without_classifier_pools_as_the_engine() -> None:
-    extractor = FeatureExtractor(ENGINE.config, ENGINE.tree, ENGINE.coder)
+    extractor = FeatureExtractor(ENGINE.config, ENGINE.hash, ENGINE.coder)
     data = random_png(11)
     np.testing.assert_array_equal(extractor.pooled_vector(data), ENGINE.pooled_vector(data))
 

@@ -1,0 +1,82 @@
+"""What sends a descriptor to a leaf: the tree, or a projection hash (section 2.3).
+
+Both are the paper's g behind one interface. A projection hash g(x) = s(h(Hx + b))
+stores p directions instead of 2**p - 1 vectors; its buckets are numbered by their bits
+and are called leaves here too, because all that follows treats them alike.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from service.engine.arrays import Float32Array, Int32Array, frozen
+from service.engine.config import EngineConfig
+from service.engine.kernels.hashing import hash_bits
+from service.engine.tree import Tree
+
+__all__ = ["Hash", "ProjectionHash", "hash_from_tensors", "hash_shapes"]
+
+Tensors = Mapping[str, npt.NDArray[Any]]
+
+
+class Hash(Protocol):
+    """Descriptors to leaves."""
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves; leaf ids are below it."""
+
+    def route(self, descriptors: Float32Array, norms: Float32Array | None = None) -> Int32Array:
+        """Leaf ids (n,) of descriptors (n, d)."""
+
+    def tensors(self) -> dict[str, Float32Array]:
+        """What a bundle stores of it, by name."""
+
+
+@dataclass(frozen=True)
+class ProjectionHash:
+    """Directions (p, d) and offsets (p,), read-only; `periodic` for h = sin, else tanh."""
+
+    directions: Float32Array
+    offsets: Float32Array
+    periodic: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "directions", frozen(self.directions))
+        object.__setattr__(self, "offsets", frozen(self.offsets))
+
+    @property
+    def n_leaves(self) -> int:
+        """Buckets, one for each combination of bits."""
+        return int(2 ** self.offsets.shape[0])
+
+    def route(self, descriptors: Float32Array, norms: Float32Array | None = None) -> Int32Array:
+        """Bucket ids (n,) of descriptors (n, d); the norms play no part."""
+        del norms
+        leaf_ids = np.empty(descriptors.shape[0], np.int32)
+        hash_bits(frozen(descriptors), self.directions, self.offsets, self.periodic, leaf_ids)
+        return leaf_ids
+
+    def tensors(self) -> dict[str, Float32Array]:
+        """What a bundle stores of it, by name."""
+        return {"hash_directions": self.directions, "hash_offsets": self.offsets}
+
+
+def hash_shapes(config: EngineConfig, width: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of the tensors that a bundle with this configuration stores of its hash."""
+    if config.hash == "tree":
+        nodes = config.n_leaves - 1
+        return {"tree_vectors": (nodes, width), "tree_thresholds": (nodes,)}
+    return {"hash_directions": (config.depth, width), "hash_offsets": (config.depth,)}
+
+
+def hash_from_tensors(config: EngineConfig, tensors: Tensors) -> Hash:
+    """The hash that a bundle's tensors hold."""
+    if config.hash == "tree":
+        return Tree(tensors["tree_vectors"], tensors["tree_thresholds"])
+    return ProjectionHash(
+        tensors["hash_directions"], tensors["hash_offsets"], periodic=config.hash == "sine"
+    )
