@@ -1,0 +1,108 @@
+"""Refined trees: kernels against the plain way, and errors that only fall."""
+
+import numpy as np
+import pytest
+
+from service.engine.arrays import Float32Array
+from service.engine.coding import Coder
+from service.engine.tree import Tree
+from tests import reference
+from trainer import refine
+from trainer.refine import coding_errors, refine_tree
+from trainer.train import CodeSettings, learn_codes
+from trainer.tree_building import TreeSettings, build_tree
+
+
+def _points(n: int, seed: int = 0, width: int = 12) -> Float32Array:
+    rng = np.random.default_rng(seed)
+    mixture = rng.normal(size=(n, 4)) ** 3 @ np.random.default_rng(99).normal(size=(4, width))
+    return (mixture + 0.3 * rng.normal(size=(n, width))).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def learned() -> tuple[Float32Array, Tree, Coder]:
+    points = _points(4000)
+    tree = build_tree(points, TreeSettings(depth=5))
+    return (
+        points,
+        tree,
+        learn_codes(points, tree, CodeSettings(24, 3, 4), np.random.default_rng(0)).coder,
+    )
+
+
+def test_coding_errors_are_those_of_least_squares(
+    learned: tuple[Float32Array, Tree, Coder],
+) -> None:
+    points, tree, coder = learned
+    leaf_ids = tree.route(points[:50])
+    for x, leaf, found in zip(
+        points, leaf_ids, coding_errors(points[:50], leaf_ids, coder), strict=False
+    ):
+        atoms = coder.dictionary[coder.table[leaf]]
+        z = reference.least_squares_code(atoms, x)
+        # ‖x‖² less a sum nearly as large: absolute in units of ‖x‖².
+        assert found == pytest.approx(((x - z @ atoms) ** 2).sum(), abs=1e-4 * float(x @ x))
+
+
+def test_walking_from_the_root_is_routing(learned: tuple[Float32Array, Tree, Coder]) -> None:
+    points, tree, coder = learned
+    sweep = refine._Sweep(points, tree, coder)
+    np.testing.assert_array_equal(sweep._walk(np.zeros(len(points), np.int32)), tree.route(points))
+
+
+def test_walking_from_a_leaf_stays_there(learned: tuple[Float32Array, Tree, Coder]) -> None:
+    points, tree, coder = learned
+    leaf_ids = np.arange(len(points), dtype=np.int32) % tree.n_leaves
+    found = refine._Sweep(points, tree, coder)._walk(leaf_ids + tree.n_leaves - 1)
+    np.testing.assert_array_equal(found, leaf_ids)
+
+
+def test_refining_lowers_the_error_of_new_points(
+    learned: tuple[Float32Array, Tree, Coder],
+) -> None:
+    points, tree, coder = learned
+    refined = refine_tree(points, tree, coder)
+    new = _points(4000, seed=1)
+    before = coding_errors(new, tree.route(new), coder).sum()
+    after = coding_errors(new, refined.route(new), coder).sum()
+    assert after < 0.97 * before
+
+
+def test_refining_twice_gives_the_same_bits(learned: tuple[Float32Array, Tree, Coder]) -> None:
+    first, second = (refine_tree(*learned) for _ in range(2))
+    assert first.vectors.tobytes() == second.vectors.tobytes()
+    assert first.thresholds.tobytes() == second.thresholds.tobytes()
+
+
+def test_a_tree_that_cannot_be_improved_stays(learned: tuple[Float32Array, Tree, Coder]) -> None:
+    points, tree, coder = learned
+    same = Coder.from_table(np.tile(coder.table[:1], (tree.n_leaves, 1)), coder.dictionary)
+    refined = refine_tree(points, tree, same)
+    np.testing.assert_array_equal(refined.vectors, tree.vectors)
+    np.testing.assert_array_equal(refined.thresholds, tree.thresholds)
+
+
+@pytest.mark.parametrize(
+    ("projections", "gains", "cut"),
+    [
+        ([0.1, 0.2, 0.3, 0.4], [-1, -1, 2, 1], 0.25),
+        ([0.1, 0.2, 0.3, 0.4], [-1, -1, -2, -1], 2.0),
+        ([0.1, 0.2, 0.3, 0.4], [1, 1, 2, 1], -2.0),
+        ([0.1, 0.3, 0.3, 0.4], [-9, -1, 3, 1], 0.2),
+    ],
+)
+def test_best_cut_takes_the_most_gain(
+    projections: list[float], gains: list[float], cut: float
+) -> None:
+    found = refine._best_cut(np.array(projections, np.float32), np.array(gains, np.float32))
+    assert found == pytest.approx(cut)
+
+
+def test_zero_points_and_duplicates_are_safe() -> None:
+    points = np.concatenate([np.zeros((40, 12), np.float32), np.repeat(_points(2), 40, axis=0)])
+    tree = build_tree(points, TreeSettings(depth=2))
+    settings = CodeSettings(4, 2, 2)
+    coder = learn_codes(points, tree, settings, np.random.default_rng(0)).coder
+    refined = refine_tree(points, tree, coder)
+    assert np.isfinite(refined.vectors).all()
+    assert np.isfinite(refined.thresholds).all()
