@@ -8,13 +8,16 @@ the same road as a real one, with the same argument types.
 import logging
 import threading
 import time
+from dataclasses import replace
 from io import BytesIO
+from typing import get_args
 
 import numpy as np
 from PIL import Image
 
 from service.engine import DESCRIPTOR_WIDTH, Bundle, Engine, EngineConfig, Manifest
 from service.engine.bundle import Tensor, expected_tensors
+from service.engine.config import Descriptor, HashKind
 
 __all__ = ["warm"]
 
@@ -46,13 +49,17 @@ def warm() -> float:
 
 
 def _run_every_kernel() -> None:
-    engine = Engine(Bundle(Manifest("warm", 1, "", _CONFIG, _LABELS), _tensors()))
-    engine.classify(_image())
+    for config in (
+        *(replace(_CONFIG, descriptor=descriptor) for descriptor in get_args(Descriptor)),
+        *(replace(_CONFIG, hash=hash_) for hash_ in get_args(HashKind)),
+    ):
+        engine = Engine(Bundle(Manifest("warm", 1, "", config, _LABELS), _tensors(config)))
+        engine.classify(_image())
     engine.encode(np.ones((1, DESCRIPTOR_WIDTH), np.float32))
 
 
-def _tensors() -> dict[str, Tensor]:
-    specs = expected_tensors(_CONFIG, len(_LABELS))
+def _tensors(config: EngineConfig) -> dict[str, Tensor]:
+    specs = expected_tensors(config, len(_LABELS))
     return {name: np.zeros(spec.shape, spec.dtype) for name, spec in specs.items()}
 
 

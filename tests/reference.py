@@ -16,13 +16,16 @@ __all__ = [
     "DecisionTree",
     "LookUpTable",
     "Model",
+    "clamped",
     "convolve",
     "decision_margins",
     "derivatives",
     "describe",
+    "describe_lazebnik",
     "features",
     "least_squares_code",
     "orientation_bands",
+    "patch_sums",
     "pool",
     "pooled_vector",
     "route",
@@ -143,6 +146,42 @@ def describe(gray: npt.ArrayLike) -> Floats:
         norm = np.linalg.norm(descriptor)
         descriptors[y, x] = descriptor / norm if norm > 1 else descriptor
     return descriptors
+
+
+def patch_sums(gray: npt.ArrayLike, step: int) -> Floats:
+    """Lazebnik's descriptors (rows, cols, 128) before scaling, every pixel of every patch.
+
+    Patches of 16 x 16 pixels of the derivatives, as many as fit, in the middle (the odd
+    pixel at the end). A pixel (y, x) of a patch adds to the bin centred on (cy, cx) its
+    bands times (1 - |y - cy|/4)₊ (1 - |x - cx|/4)₊ times a Gaussian of width 8.
+    """
+    bands = orientation_bands(*derivatives(gray))
+    tops, lefts = (range((side - 16) % step // 2, side - 15, step) for side in bands.shape[1:])
+    centres = np.array([1.5, 5.5, 9.5, 13.5])
+    sums = np.zeros((len(tops), len(lefts), 4, 4, 8))
+    for (row, top), (col, left) in product(enumerate(tops), enumerate(lefts)):
+        for y, x in product(range(16), range(16)):
+            shares_y = np.maximum(1 - np.abs(y - centres) / 4, 0)
+            shares_x = np.maximum(1 - np.abs(x - centres) / 4, 0)
+            gaussian = np.exp(-((y - 7.5) ** 2 + (x - 7.5) ** 2) / (2 * 8**2))
+            shares = gaussian * np.outer(shares_y, shares_x)
+            sums[row, col] += shares[:, :, None] * bands[:, top + y, left + x]
+    return sums.reshape(len(tops), len(lefts), 128)
+
+
+def clamped(descriptor: npt.ArrayLike) -> Floats:
+    """Lowe's rule above norm one: to norm one, values at most .2, to norm one again."""
+    x = np.asarray(descriptor, np.float64)
+    if np.linalg.norm(x) <= 1:
+        return x
+    cut = np.minimum(x / np.linalg.norm(x), 0.2)
+    scaled: Floats = cut / np.linalg.norm(cut)
+    return scaled
+
+
+def describe_lazebnik(gray: npt.ArrayLike, step: int) -> Floats:
+    """Lazebnik's descriptors (rows, cols, 128)."""
+    return np.apply_along_axis(clamped, 2, patch_sums(gray, step))
 
 
 @dataclass(frozen=True)
@@ -314,3 +353,25 @@ def two_means_direction(points: npt.ArrayLike, rounds: int) -> Floats:
         first, second = x[nearer].mean(axis=0), x[~nearer].mean(axis=0)
     direction: Floats = (first - second) / np.linalg.norm(first - second)
     return direction
+
+
+def smallest_energy(atoms: npt.ArrayLike, costs: npt.ArrayLike, descriptor: npt.ArrayLike) -> float:
+    """The minimum over z of ‖x - Wz‖² + Σ c·z², atoms (m, d): least squares with extra rows."""
+    w, c = np.asarray(atoms, np.float64), np.asarray(costs, np.float64)
+    system = np.concatenate([w.T, np.diag(np.sqrt(c))])
+    target = np.concatenate([np.asarray(descriptor, np.float64), np.zeros(len(c))])
+    z, *_ = np.linalg.lstsq(system, target)
+    return float(((target - system @ z) ** 2).sum())
+
+
+def ksvd_sweep(
+    descriptors: npt.ArrayLike, codes: Floats, users: npt.NDArray[np.bool_], atoms: npt.ArrayLike
+) -> tuple[Floats, Floats]:
+    """K-SVD as published: Z (n, K) with its users (n, K), atoms (K, d) -> new Z and atoms."""
+    x, w, z = np.asarray(descriptors, np.float64), np.array(atoms, np.float64), codes.copy()
+    for atom in np.flatnonzero(users.any(axis=0)):
+        who = users[:, atom]
+        z[who, atom] = 0
+        left, sizes, right = np.linalg.svd(x[who] - z[who] @ w, full_matrices=False)
+        z[who, atom], w[atom] = left[:, 0] * sizes[0], right[0]
+    return z, w

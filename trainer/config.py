@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from service.engine.config import ClassifierKind, Descriptor, EngineConfig, SignRule
+from trainer.dictionary import DictionaryUpdate
 from trainer.errors import ConfigError
 
 __all__ = ["FitConfig", "load_config"]
@@ -20,6 +21,7 @@ class FitConfig:
     """Settings of one training run; the same settings give the same tensors.
 
     `depth` None: the deepest tree, up to 13, that leaves 32 descriptors a leaf.
+    `groups` None: every leaf is a group; else the leaves are glued into that many.
     `regularisation` None: chosen on folds of the training images.
     `train_per_class` None: train on all images; else on that many of `split_seed`.
     `card` is free text about the data, its licence and the model's limits.
@@ -30,6 +32,8 @@ class FitConfig:
     atoms: int = 1024
     nonzeros: int = 5
     iterations: int = 5
+    groups: int | None = None
+    dictionary_update: DictionaryUpdate = "least-squares"
     rounds: int = 2
     radius: float = 0.0
     descriptor: Descriptor = "fast-sift"
@@ -72,6 +76,17 @@ class FitConfig:
         ):
             raise ConfigError("card is not a table of texts")
         self.engine_config(1 if self.depth is None else self.depth)
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        deepest = _LARGEST_AUTOMATIC_DEPTH if self.depth is None else self.depth
+        if self.groups is not None:
+            _require_whole("groups", self.groups, 1, 2**deepest)
+        if self.dictionary_update not in get_args(DictionaryUpdate):
+            raise ConfigError(
+                f"dictionary_update is {self.dictionary_update!r}, "
+                f"expected one of {', '.join(get_args(DictionaryUpdate))}"
+            )
 
     def to_json(self) -> dict[str, object]:
         """The settings as plain JSON values, without the card."""

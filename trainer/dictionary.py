@@ -1,19 +1,34 @@
-"""The dictionary: first atoms, least-squares update, and atoms that nobody uses."""
+"""The dictionary: first atoms, its two updates, and atoms that nobody uses.
+
+Step 3 of Algorithm 2 is one function whichever update was chosen: the least-squares
+solve is here, K-SVD in `ksvd.py`. Unused atoms are replaced as section 2.2 says.
+"""
+
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from service.engine.arrays import Float32Array, Int32Array, frozen
 from service.engine.coding import Coder, Codes
 from trainer.errors import DataError
 from trainer.kernels.dictionary import accumulate_normal_equations, measure_residuals
+from trainer.ksvd import update_by_ksvd
+from trainer.parallel import map_ordered
 from trainer.somp import LeafGroups
 
 __all__ = [
+    "DictionaryUpdate",
     "first_dictionary",
     "replace_unused_atoms",
     "residual_energies",
+    "unit_rows",
     "update_by_least_squares",
+    "update_dictionary",
 ]
+
+DictionaryUpdate = Literal["least-squares", "ksvd"]
 
 # Added to the diagonal, relative to its mean, so that atoms used together always do
 # not make the system singular.
@@ -30,16 +45,23 @@ def first_dictionary(
             "dictionary; use more images, more samples or fewer atoms"
         )
     places = rng.choice(descriptors.shape[0], n_atoms, replace=False)
-    return _unit_rows(descriptors[np.sort(places)])
+    return unit_rows(descriptors[np.sort(places)])
+
+
+def update_dictionary(
+    kind: DictionaryUpdate, descriptors: Float32Array, codes: Codes, dictionary: Float32Array
+) -> Float32Array:
+    """Step 3 of Algorithm 2: better atoms (K, d) of unit norm for the same active sets.
+
+    Atoms that no code uses stay as they are.
+    """
+    return _UPDATES[kind](descriptors, codes, dictionary)
 
 
 def update_by_least_squares(
     descriptors: Float32Array, codes: Codes, dictionary: Float32Array
 ) -> Float32Array:
-    """The atoms (K, d) that minimise Σ‖Wz - x‖² for fixed codes, then scaled to unit norm.
-
-    Atoms that no code uses stay as they are.
-    """
+    """The atoms (K, d) that minimise Σ‖Wz - x‖² for fixed codes, then scaled to unit norm."""
     n_atoms, width = dictionary.shape
     moments = np.zeros((n_atoms, n_atoms), np.float64)
     products = np.zeros((n_atoms, width), np.float64)
@@ -47,11 +69,19 @@ def update_by_least_squares(
         frozen(descriptors), frozen(codes.atom_ids), frozen(codes.values), moments, products
     )
     used = np.flatnonzero(np.diag(moments) > 0)
+    if not used.size:  # all-zero descriptors have all-zero codes
+        return dictionary.copy()
     system = moments[np.ix_(used, used)]
     system[np.diag_indices_from(system)] += _RIDGE * np.diag(system).mean()
     updated = dictionary.copy()
-    updated[used] = _unit_rows(np.linalg.solve(system, products[used]).astype(np.float32))
+    updated[used] = unit_rows(np.linalg.solve(system, products[used]).astype(np.float32))
     return updated
+
+
+_UPDATES: dict[DictionaryUpdate, Callable[[Float32Array, Codes, Float32Array], Float32Array]] = {
+    "least-squares": update_by_least_squares,
+    "ksvd": update_by_ksvd,
+}
 
 
 def residual_energies(
@@ -82,33 +112,35 @@ def replace_unused_atoms(
     used[table[populated]] = True
     unused = np.flatnonzero(~used)
     leaf_energies = np.bincount(groups.leaf_ids, energies, minlength=table.shape[0])
-    worst = np.argsort(-leaf_energies[populated], kind="stable")
+    worst = populated[np.argsort(-leaf_energies[populated], kind="stable")[: len(unused)]]
+    # All coders at once: each call would compute the Gram matrix of the whole dictionary.
+    coder = Coder.from_table(table[worst, :-1], dictionary)
+
+    def missing(place: int) -> Float32Array | None:
+        members = groups.descriptors[groups.members(worst[place])]
+        return _missing_direction(members, coder, place)
+
+    with threadpool_limits(1, "blas"):  # matrices this small take longer on more threads
+        directions = list(map_ordered(missing, range(len(worst)), "unused atoms"))
     replaced = dictionary.copy()
-    for atom, leaf in zip(unused, populated[worst], strict=False):
-        direction = _missing_direction(
-            groups.descriptors[groups.members(leaf)], table[leaf], dictionary
-        )
+    for atom, direction in zip(unused, directions, strict=False):
         if direction is not None:
             replaced[atom] = direction
     return replaced
 
 
-def _missing_direction(
-    members: Float32Array, active_set: Int32Array, dictionary: Float32Array
-) -> Float32Array | None:
-    """Principal component of the residual without the last atom; None if nothing is left."""
-    kept = active_set[None, :-1]
+def _missing_direction(members: Float32Array, coder: Coder, place: int) -> Float32Array | None:
+    """Principal component of what the active set at `place` leaves; None if that is nothing."""
     residual = members.astype(np.float64)
-    if kept.size:
-        coder = Coder.from_table(kept, dictionary)
-        codes = coder.encode(members, np.zeros(members.shape[0], np.int32))
-        residual -= codes.values @ dictionary[kept[0]]
+    codes = coder.encode(members, np.full(members.shape[0], place, np.int32))
+    residual -= codes.values @ coder.dictionary[coder.table[place]]
     _, directions = np.linalg.eigh(residual.T @ residual)
     direction = directions[:, -1].astype(np.float32)
     return direction if np.linalg.norm(residual) > 1e-6 else None
 
 
-def _unit_rows(rows: Float32Array) -> Float32Array:
+def unit_rows(rows: Float32Array) -> Float32Array:
+    """Rows scaled to unit norm; zero rows stay zero."""
     norms: Float32Array = np.linalg.norm(rows, axis=1, keepdims=True)
     norms[norms == 0] = 1
     return rows / norms

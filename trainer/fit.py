@@ -86,7 +86,9 @@ def _split(dataset: Dataset, config: FitConfig) -> Split:
 
 def _sample(dataset: Dataset, split: Split, config: FitConfig) -> Sample:
     logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
-    sample = sample_descriptors(split.train, config.samples, config.max_side, config.seed)
+    sample = sample_descriptors(
+        split.train, config.samples, config.max_side, config.seed, config.descriptor
+    )
     log_unreadable(sample.unreadable)
     readable = {image.label for image in sample.images}
     lost = [label for i, label in enumerate(dataset.labels) if i not in readable]
@@ -103,7 +105,13 @@ def _learn(sample: Sample, n_labels: int, config: FitConfig) -> _Model:
     learned = learn_codes(
         sample.descriptors,
         tree,
-        CodeSettings(config.atoms, config.nonzeros, config.iterations),
+        CodeSettings(
+            config.atoms,
+            config.nonzeros,
+            config.iterations,
+            config.groups,
+            config.dictionary_update,
+        ),
         np.random.default_rng(config.seed),
     )
     extractor = FeatureExtractor(config.engine_config(depth), tree, learned.coder)

@@ -10,6 +10,7 @@ import numpy as np
 
 from service.engine import ImageError, image, sift
 from service.engine.arrays import Float32Array
+from service.engine.config import Descriptor
 from service.engine.tree import norms_of
 from trainer.dataset import LabelledImage
 from trainer.errors import DataError
@@ -42,7 +43,11 @@ class Sample:
 
 
 def sample_descriptors(
-    images: Sequence[LabelledImage], n_samples: int, max_side: int, seed: int
+    images: Sequence[LabelledImage],
+    n_samples: int,
+    max_side: int,
+    seed: int,
+    descriptor: Descriptor,
 ) -> Sample:
     """About `n_samples` descriptors, the same number of each image, near-zero ones left out."""
     per_image = math.ceil(n_samples / max(1, len(images)))
@@ -50,7 +55,7 @@ def sample_descriptors(
     def draw(number: int) -> Float32Array | UnreadableImage:
         path = images[number].path
         try:
-            grid = sift.describe(image.decode(path.read_bytes(), max_side))
+            grid = sift.describe(image.decode(path.read_bytes(), max_side), descriptor)
         except (ImageError, OSError) as error:
             return UnreadableImage(path, str(error))
         rng = np.random.default_rng([seed, number])

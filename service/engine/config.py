@@ -16,7 +16,7 @@ __all__ = [
     "SignRule",
 ]
 
-Descriptor = Literal["fast-sift"]
+Descriptor = Literal["fast-sift", "lazebnik-sift"]
 HashKind = Literal["tree", "tanh", "sine"]
 SignRule = Literal["absolute", "raw", "split"]
 ClassifierKind = Literal["svm", "logistic"]

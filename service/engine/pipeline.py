@@ -46,7 +46,7 @@ class FeatureExtractor:
 
     def describe(self, gray: Float32Array) -> Float32Array:
         """Grey image (h, w) -> descriptors (rows, cols, 128)."""
-        return sift.describe(gray)
+        return sift.describe(gray, self.config.descriptor)
 
     def encode(self, descriptors: Float32Array) -> Codes:
         """Descriptors (n, 128) -> codes; refuses what is not finite or not 128 wide."""

@@ -1,25 +1,43 @@
-"""The paper's fast dense SIFT: a grey image to a grid of 128-vectors.
+"""Dense SIFT, the paper's fast one and Lazebnik's: a grey image to a grid of 128-vectors.
 
-Section "Sift grid" step by step; the loops are in `kernels/sift.py`. No padding:
-every descriptor sees real pixels only, so the grid is a little smaller than half
-the image.
+Section "Sift grid" step by step; the loops are in `kernels/sift.py`. Both take the same
+gradients and orientations, and describe patches of 16x16 pixels by 4x4 cells. The fast
+one adds 4x4 pixels to a cell; Lazebnik's weighs each pixel by its place in the patch and
+costs more. No padding: every descriptor sees real pixels only.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 
 from service.engine.arrays import Float32Array, frozen
-from service.engine.config import DESCRIPTOR_WIDTH
+from service.engine.config import DESCRIPTOR_WIDTH, Descriptor
 from service.engine.errors import BrokenImageError
-from service.engine.kernels.sift import build_feature_map, gather_descriptors
+from service.engine.kernels.sift import (
+    build_feature_map,
+    clamp_descriptors,
+    gather_descriptors,
+    sum_patches,
+)
 
-__all__ = ["SMALLEST_SIDE", "derivative_filters", "describe", "grid_shape"]
+__all__ = ["SMALLEST_SIDE", "STEPS", "derivative_filters", "describe", "grid_shape"]
+
+# Pixels from one descriptor to the next. The paper says two for the fast one and nothing
+# for Lazebnik's. For a 300x200 image hers takes 2.7 times the fast one's time at a step of
+# four, but leaves a quarter of the descriptors to code; at two it takes 7 times.
+STEPS: dict[Descriptor, int] = {"fast-sift": 2, "lazebnik-sift": 4}
 
 # The norm that a descriptor is cut down to; weaker ones stay weak, so that flat
 # patches cannot win the maximum.
 NORM_THRESHOLD = 1.0
 
-# 2 pixels of filter on each side, then 8 cells of 2 pixels.
-SMALLEST_SIDE = 20
+# Lazebnik's only, after Lowe: no value of a descriptor cut down to norm one exceeds this,
+# so that one strong edge does not drown the rest.
+LARGEST_VALUE = 0.2
+
+# A patch, and 2 pixels of filter on each side.
+_PATCH_SIDE = 16
+SMALLEST_SIDE = _PATCH_SIDE + 4
 
 
 def derivative_filters() -> tuple[Float32Array, Float32Array]:
@@ -39,26 +57,65 @@ def _directions() -> Float32Array:
     return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
 
+def _patch_weights() -> Float32Array:
+    """Weights (4, 16) of a patch's columns, or rows, in each of its four bins.
+
+    A pixel is shared linearly between the two bins whose centres it lies between, and
+    counts less away from the middle of the patch: a Gaussian of half the patch's width,
+    as Lowe has it.
+    """
+    places = np.arange(_PATCH_SIDE)
+    centres = np.arange(1.5, _PATCH_SIDE, 4)
+    shares = np.maximum(1 - np.abs(places - centres[:, None]) / 4, 0)
+    gaussian = np.exp(-0.5 * ((places - places.mean()) / (_PATCH_SIDE / 2)) ** 2)
+    weights: Float32Array = (shares * gaussian).astype(np.float32)
+    return weights
+
+
 _SMOOTH, _DERIVE = (frozen(taps) for taps in derivative_filters())
 _DIRECTIONS = frozen(_directions())
+_PATCH_WEIGHTS = frozen(_patch_weights())
 
 
-def grid_shape(height: int, width: int) -> tuple[int, int]:
+def grid_shape(height: int, width: int, descriptor: Descriptor) -> tuple[int, int]:
     """Rows and columns of descriptors in an image of this size."""
-    return (height - 4) // 2 - 7, (width - 4) // 2 - 7
+    step = STEPS[descriptor]
+    return (height - SMALLEST_SIDE) // step + 1, (width - SMALLEST_SIDE) // step + 1
 
 
-def describe(gray: Float32Array) -> Float32Array:
-    """Descriptors on a grid of step two: gray (h, w) in [0, 1] -> (rows, cols, 128)."""
+def describe(gray: Float32Array, descriptor: Descriptor) -> Float32Array:
+    """Descriptors on a regular grid: gray (h, w) in [0, 1] -> (rows, cols, 128)."""
     height, width = gray.shape
     if min(height, width) < SMALLEST_SIDE:
         raise BrokenImageError(
             f"the image is {width}x{height} pixels at working size, "
             f"expected at least {SMALLEST_SIDE}x{SMALLEST_SIDE} for one descriptor"
         )
-    rows, cols = grid_shape(height, width)
+    grid = grid_shape(height, width, descriptor)
+    descriptors = np.empty((*grid, DESCRIPTOR_WIDTH), np.float32)
+    _FILLERS[descriptor](gray, descriptors)
+    return descriptors
+
+
+def _fill_fast(gray: Float32Array, descriptors: Float32Array) -> None:
+    rows, cols, _ = descriptors.shape
     features = np.empty((rows + 6, cols + 6, 8), np.float32)
     build_feature_map(frozen(gray), _SMOOTH, _DERIVE, _DIRECTIONS, features)
-    descriptors = np.empty((rows, cols, DESCRIPTOR_WIDTH), np.float32)
     gather_descriptors(frozen(features), NORM_THRESHOLD, descriptors)
-    return descriptors
+
+
+def _fill_lazebnik(gray: Float32Array, descriptors: Float32Array) -> None:
+    step = STEPS["lazebnik-sift"]
+    # What the grid leaves over is left out on both sides, as in Lazebnik's code.
+    top, left = ((side - SMALLEST_SIDE) % step // 2 for side in gray.shape)
+    rows, cols, width = descriptors.shape
+    sums = np.zeros((rows, width, cols), np.float32)
+    centred = frozen(gray[top:, left:])
+    sum_patches(centred, _SMOOTH, _DERIVE, _DIRECTIONS, _PATCH_WEIGHTS, step, sums)
+    clamp_descriptors(frozen(sums), NORM_THRESHOLD, LARGEST_VALUE, descriptors)
+
+
+_FILLERS: dict[Descriptor, Callable[[Float32Array, Float32Array], None]] = {
+    "fast-sift": _fill_fast,
+    "lazebnik-sift": _fill_lazebnik,
+}

@@ -69,6 +69,20 @@ def test_fit_options_give_bundles_that_load(
     assert Engine.load(out / "1").classify(image)[0].label == "disc"
 
 
+def test_fit_with_lazebniks_sift_gives_a_bundle_that_classifies_by_it(
+    drawn_images: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "drawn"
+    options = ("--descriptor", "lazebnik-sift", "--train-per-class", "8")
+    assert main(["fit", str(drawn_images), "--out", str(out), *SMALL, *options]) == 0
+    engine = Engine.load(out / "1")
+    assert engine.config.descriptor == "lazebnik-sift"
+    assert isinstance(engine.manifest.quality["test"], dict)
+    assert engine.manifest.quality["test"]["mean_class_accuracy"] > 0.9
+    image = (drawn_images / "disc" / "000.png").read_bytes()
+    assert engine.classify(image)[0].label == "disc"
+
+
 def test_evaluate_gives_the_figures_that_fit_recorded(
     drawn_images: Path, trained_bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

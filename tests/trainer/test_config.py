@@ -34,6 +34,9 @@ def test_command_line_wins_over_file_and_file_over_defaults(tmp_path: Path) -> N
         ("pyramid = 4", "pyramid"),
         ("exclude = 4", "exclude"),
         ("train_per_class = 0", "train_per_class is 0"),
+        ("groups = 0", "groups is 0, expected a whole number from 1 to 8192"),
+        ("depth = 4\ngroups = 17", "groups is 17, expected a whole number from 1 to 16"),
+        ('dictionary_update = "svd"', "'svd', expected one of least-squares, ksvd"),
         ("card = 3", "card is not a table of texts"),
         ("atoms = ", "cannot be read as TOML"),
     ],
@@ -44,6 +47,14 @@ def test_wrong_settings_are_refused_by_name(tmp_path: Path, text: str, message: 
     with pytest.raises(ConfigError, match=message) as caught:
         load_config(file, {})
     assert str(file) in str(caught.value)
+
+
+def test_groups_and_dictionary_update_come_from_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('groups = 12\ndictionary_update = "ksvd"\n')
+    config = load_config(file, {})
+    assert (config.groups, config.dictionary_update) == (12, "ksvd")
+    assert (FitConfig().groups, FitConfig().dictionary_update) == (None, "least-squares")
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:

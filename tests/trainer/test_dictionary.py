@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.engine.arrays import Float32Array
+from service.engine.arrays import Float32Array, frozen
 from service.engine.coding import Coder, Codes
 from tests import reference
 from trainer.dictionary import (
@@ -13,6 +13,7 @@ from trainer.dictionary import (
     update_by_least_squares,
 )
 from trainer.errors import DataError
+from trainer.kernels.dictionary import subtract_reconstructions
 from trainer.somp import group_by_leaf
 
 
@@ -56,6 +57,15 @@ def test_residual_energies_are_those_of_the_dense_product() -> None:
     z = reference.dense_codes(codes.atom_ids, codes.values, 10)
     expected = ((x - z @ w) ** 2).sum(axis=1)
     np.testing.assert_allclose(residual_energies(x, codes, w), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 17])
+def test_subtracted_reconstructions_are_those_of_the_dense_product(n: int) -> None:
+    x, codes, w = _points(n), _codes(n, 10, 3), _points(10, seed=3)
+    residuals = x.copy()
+    subtract_reconstructions(frozen(codes.atom_ids), frozen(codes.values), frozen(w), residuals)
+    z = reference.dense_codes(codes.atom_ids, codes.values, 10)
+    np.testing.assert_allclose(residuals, x - z @ w, atol=1e-5)
 
 
 def test_an_unused_atom_becomes_the_principal_component_that_the_worst_leaf_misses() -> None:

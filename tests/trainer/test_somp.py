@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from service.engine.arrays import Float32Array, Int32Array
 from tests import reference
-from trainer.somp import choose_active_sets, group_by_leaf
+from trainer import somp
+from trainer.somp import choose_active_sets, each_alone, group_by_leaf
 
 
 def _unit(n: int, width: int, rng: np.random.Generator) -> Float32Array:
@@ -99,3 +100,50 @@ def test_grouping_keeps_every_descriptor_once() -> None:
     assert sorted(map(bytes, groups.descriptors)) == sorted(map(bytes, points))
     for leaf in groups.populated:
         assert (groups.leaf_ids[groups.members(leaf)] == leaf).all()
+
+
+@pytest.mark.parametrize("n_points", [1, 3, 40, 700])
+def test_a_group_read_in_passes_chooses_the_same_atoms(
+    n_points: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(n_points)
+    points, atoms = _unit(n_points, 24, rng), _unit(30, 24, rng)
+    expected = _choose(points, atoms, 5)
+    monkeypatch.setattr(somp, "_LEAF_FLOATS", 1)
+    monkeypatch.setattr(somp, "_BLOCK_FLOATS", 64 * 30)
+    assert _choose(points, atoms, 5) == expected
+
+
+@pytest.mark.parametrize("kind", ["zeros", "duplicates", "dependent"])
+def test_passes_fill_up_degenerate_groups_with_different_atoms(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    points, atoms = _unit(9, 16, rng), _unit(12, 16, rng)
+    if kind == "zeros":
+        points[:] = 0
+    if kind == "duplicates":
+        points[:] = atoms[7]
+    if kind == "dependent":
+        atoms[:] = np.repeat(atoms[:2], 6, axis=0)
+    monkeypatch.setattr(somp, "_LEAF_FLOATS", 1)
+    assert len(set(_choose(points, atoms, 4))) == 4
+
+
+def test_descriptors_alone_are_their_own_leaves_and_are_not_copied() -> None:
+    points = _unit(5, 8, np.random.default_rng(0))
+    alone = each_alone(points)
+    assert np.shares_memory(alone.descriptors, points)
+    for leaf in range(5):
+        np.testing.assert_array_equal(alone.descriptors[alone.members(leaf)], points[[leaf]])
+
+
+def test_only_some_leaves_are_numbered_anew() -> None:
+    rng = np.random.default_rng(9)
+    groups = group_by_leaf(_unit(50, 8, rng), rng.integers(0, 7, 50).astype(np.int32), 7)
+    kept = groups.only(np.array([2, 5], np.int32))
+    for new, old in enumerate([2, 5]):
+        np.testing.assert_array_equal(
+            kept.descriptors[kept.members(new)], groups.descriptors[groups.members(old)]
+        )
+    assert kept.starts.shape == (3,)

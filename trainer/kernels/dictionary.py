@@ -1,18 +1,19 @@
 """Sums over codes that the dictionary update and its error need."""
 
 import numpy as np
+import numpy.typing as npt
 
 from service.engine.arrays import Float32Array, Float64Array, Int32Array
 from service.engine.compiling import kernel
 
-__all__ = ["accumulate_normal_equations", "measure_residuals"]
+__all__ = ["accumulate_normal_equations", "measure_residuals", "subtract_reconstructions"]
 
 
 @kernel
 def accumulate_normal_equations(
     descriptors: Float32Array,
     atom_ids: Int32Array,
-    values: Float32Array,
+    values: npt.NDArray[np.floating],
     moments: Float64Array,
     products: Float64Array,
 ) -> None:
@@ -50,3 +51,15 @@ def measure_residuals(
         for k in range(width):
             total += residual[k] * residual[k]
         energies[i] = total
+
+
+@kernel
+def subtract_reconstructions(
+    atom_ids: Int32Array, values: Float32Array, dictionary: Float32Array, points: Float32Array
+) -> None:
+    """Subtract Wz from every point (n, d), in place."""
+    n, nonzeros = atom_ids.shape
+    for i in range(n):
+        for a in range(nonzeros):
+            for k in range(points.shape[1]):
+                points[i, k] -= values[i, a] * dictionary[atom_ids[i, a], k]

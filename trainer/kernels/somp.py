@@ -11,11 +11,13 @@ import numpy as np
 from service.engine.arrays import Float32Array, Int32Array
 from service.engine.compiling import kernel, part
 
-__all__ = ["choose_atoms"]
+__all__ = ["NEGLIGIBLE", "SMALLEST_NEW_PART", "choose_atoms"]
 
 # An atom of unit norm whose part outside the span of the chosen ones has a smaller
 # squared norm than this adds nothing but an ill-conditioned inverse.
-_SMALLEST_NEW_PART = np.float32(1e-3)
+SMALLEST_NEW_PART = np.float32(1e-3)
+# Residuals whose sums have all fallen to this share of the largest first sum are gone.
+NEGLIGIBLE = np.float32(1e-5)
 
 
 @part
@@ -23,7 +25,7 @@ def _best_atom(sums: Float32Array, remaining: Float32Array) -> int:
     """The candidate with the largest sum; the lowest index on ties, -1 if none is left."""
     best = -1
     for atom in range(sums.shape[0]):
-        if remaining[atom] > _SMALLEST_NEW_PART and (best < 0 or sums[atom] > sums[best]):
+        if remaining[atom] > SMALLEST_NEW_PART and (best < 0 or sums[atom] > sums[best]):
             best = atom
     return best
 
@@ -52,7 +54,7 @@ def choose_atoms(correlations: Float32Array, gram: Float32Array, chosen: Int32Ar
     sums = np.empty(n_atoms, np.float32)
     _add_magnitudes(correlations, sums)
     initial = sums.copy()
-    negligible = np.float32(1e-5) * initial.max()
+    negligible = NEGLIGIBLE * initial.max()
     for step in range(nonzeros):
         if sums.max() <= negligible:
             sums[:] = initial
