@@ -1,4 +1,4 @@
-"""`python -m trainer fit | evaluate | inspect`: arguments in, text or JSON out."""
+"""`python -m trainer fit | evaluate | inspect | reproduce`: arguments in, text or JSON out."""
 
 import argparse
 import json
@@ -17,7 +17,15 @@ from trainer.dataset import Dataset, LabelledImage, scan
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate import evaluate
 from trainer.fit import fit
-from trainer.report import describe_bundle, evaluation_text, fit_text, inspection_text, shortened
+from trainer.report import (
+    describe_bundle,
+    evaluation_text,
+    fit_text,
+    inspection_text,
+    patches_text,
+    shortened,
+)
+from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
 from trainer.sampling import log_unreadable
 
 __all__ = ["main"]
@@ -58,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_fit(commands)
     _add_evaluate(commands)
+    _add_reproduce(commands)
     inspect = commands.add_parser("inspect", help="check a bundle and show what is in it")
     inspect.add_argument("bundle", type=Path, help="version folder, such as models/photos/1")
     inspect.add_argument("--json", action="store_true", help="print one JSON object")
@@ -110,6 +119,37 @@ def _add_evaluate(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=_evaluate)
+
+
+def _add_reproduce(commands: Any) -> None:
+    parser = commands.add_parser("reproduce", help="run an experiment of the paper")
+    experiments = parser.add_subparsers(required=True, metavar="experiment")
+    patches = experiments.add_parser(
+        "patches", help="what the groups look like (section 3.1): figure and statistics"
+    )
+    patches.add_argument("--data", type=Path, required=True, help="folder of photographs")
+    patches.add_argument("--out", type=Path, default=Path("patches.png"), help="[patches.png]")
+    defaults = PatchSettings()
+    for name in ("patches", "atoms", "groups", "nonzeros", "iterations", "seed"):
+        patches.add_argument(
+            f"--{name}",
+            type=int,
+            default=getattr(defaults, name),
+            help=f"[{getattr(defaults, name)}]",
+        )
+    patches.add_argument("--json", action="store_true", help="print one JSON object")
+    patches.set_defaults(run=_reproduce_patches)
+
+
+def _reproduce_patches(options: argparse.Namespace) -> None:
+    names = [field.name for field in fields(PatchSettings)]
+    settings = PatchSettings(**{name: getattr(options, name) for name in names})
+    study = study_patches(options.data, settings)
+    draw_figure(study).save(options.out)
+    if options.json:
+        print(json.dumps({"figure": str(options.out), "ours": study.figures(), "paper": PAPER}))
+    else:
+        print(patches_text(study.figures(), PAPER, options.out))
 
 
 def _fit(options: argparse.Namespace) -> None:

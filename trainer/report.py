@@ -1,6 +1,6 @@
 """What the commands print for people; `--json` prints the same facts as one object."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,14 @@ from service.engine.hashing import Hash
 from service.engine.tree import Tree
 from trainer.evaluate import Evaluation
 
-__all__ = ["describe_bundle", "evaluation_text", "fit_text", "inspection_text", "shortened"]
+__all__ = [
+    "describe_bundle",
+    "evaluation_text",
+    "fit_text",
+    "inspection_text",
+    "patches_text",
+    "shortened",
+]
 
 _WORST_CLASSES = 10
 _SHOWN_NAMES = 6
@@ -42,6 +49,13 @@ def fit_text(manifest: Manifest, folder: Path) -> str:
             )
     lines.append(f"serve it: python -m service serve --models {folder.parent.parent}")
     return "\n".join(lines)
+
+
+def patches_text(ours: Mapping[str, float], paper: Mapping[str, float], figure: Path) -> str:
+    """How many groups use an atom, ours beside the paper's."""
+    lines = [f"{'':26}{'paper':>8}{'ours':>8}"]
+    lines += [f"{name.replace('_', ' '):26}{paper[name]:8g}{ours[name]:8g}" for name in paper]
+    return "\n".join([*lines, f"figure {figure}"])
 
 
 def describe_bundle(engine: Engine) -> dict[str, object]:
