@@ -84,6 +84,9 @@ def _add_fit(commands: Any) -> None:
     parser.add_argument("images", type=Path, help="folder with one sub-folder of images a class")
     parser.add_argument("--out", type=Path, required=True, help="MODELS/NAME, gets a new version")
     parser.add_argument("--config", type=Path, help="TOML file with any of the settings below")
+    parser.add_argument(
+        "--checkpoint", type=Path, help="file to resume an interrupted run from, removed at the end"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     settings = parser.add_argument_group("settings (defaults in brackets)")
     for name, kind, explanation in (
@@ -92,6 +95,9 @@ def _add_fit(commands: Any) -> None:
         ("atoms", int, "atoms of the dictionary [1024]"),
         ("nonzeros", int, "atoms a code may use [5]"),
         ("iterations", int, "rounds of dictionary learning [5]"),
+        ("groups", int, "active sets that leaves share [one per leaf]"),
+        ("refinements", int, "sweeps that refit the tree's decisions to the codes [0]"),
+        ("smallest-bucket", int, "hash buckets with fewer descriptors are glued [16]"),
         ("rounds", int, "rounds of 2-means a split [2]"),
         ("radius", float, "pieces within this distance of their mean are not split [0]"),
         ("max-side", int, "largest side of an image at work, in pixels [300]"),
@@ -103,7 +109,7 @@ def _add_fit(commands: Any) -> None:
     ):
         settings.add_argument(f"--{name}", type=kind, help=explanation)
     for name, choices in CHOICES.items():
-        default = {"descriptor": "fast-sift", "sign_rule": "absolute", "classifier": "svm"}[name]
+        default = getattr(FitConfig(), name)
         settings.add_argument(f"--{name.replace('_', '-')}", choices=choices, help=f"[{default}]")
     settings.add_argument("--exclude", action="append", metavar="CLASS", help="leave a class out")
     parser.set_defaults(run=_fit)
@@ -160,9 +166,11 @@ def _fit(options: argparse.Namespace) -> None:
     dataset = scan(options.images, config.exclude)
     _log_skipped(dataset)
     version = _next_version(options.out)
-    bundle = fit(dataset, config, options.out.name, version)
+    bundle = fit(dataset, config, options.out.name, version, options.checkpoint)
     folder = options.out / str(version)
     manifest = write_bundle(bundle, folder)
+    if options.checkpoint:
+        options.checkpoint.unlink(missing_ok=True)
     if options.json:
         print(json.dumps({"bundle": str(folder), "digest": manifest.digest, **manifest.quality}))
     else:

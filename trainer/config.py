@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from service.engine.config import ClassifierKind, Descriptor, EngineConfig, SignRule
+from service.engine.config import ClassifierKind, Descriptor, EngineConfig, HashKind, SignRule
 from trainer.dictionary import DictionaryUpdate
 from trainer.errors import ConfigError
+from trainer.hashing import Directions
 
 __all__ = ["FitConfig", "load_config"]
 
@@ -34,6 +35,10 @@ class FitConfig:
     iterations: int = 5
     groups: int | None = None
     dictionary_update: DictionaryUpdate = "least-squares"
+    refinements: int = 0
+    hash: HashKind = "tree"
+    directions: Directions = "pca"
+    smallest_bucket: int = 16
     rounds: int = 2
     radius: float = 0.0
     descriptor: Descriptor = "fast-sift"
@@ -54,6 +59,8 @@ class FitConfig:
             ("samples", 1, 10**9),
             ("iterations", 1, 1000),
             ("rounds", 0, 100),
+            ("refinements", 0, 100),
+            ("smallest_bucket", 1, 10**9),
             ("folds", 2, 20),
             ("seed", 0, 2**63 - 1),
             ("split_seed", 0, 2**63 - 1),
@@ -82,6 +89,13 @@ class FitConfig:
         deepest = _LARGEST_AUTOMATIC_DEPTH if self.depth is None else self.depth
         if self.groups is not None:
             _require_whole("groups", self.groups, 1, 2**deepest)
+        if self.directions not in get_args(Directions):
+            raise ConfigError(
+                f"directions is {self.directions!r}, "
+                f"expected one of {', '.join(get_args(Directions))}"
+            )
+        if self.refinements and self.hash != "tree":
+            raise ConfigError("refinements are for the tree, expected 0 with another hash")
         if self.dictionary_update not in get_args(DictionaryUpdate):
             raise ConfigError(
                 f"dictionary_update is {self.dictionary_update!r}, "
@@ -101,6 +115,7 @@ class FitConfig:
                 depth=depth,
                 n_atoms=self.atoms,
                 nonzeros=self.nonzeros,
+                hash=self.hash,
                 descriptor=self.descriptor,
                 max_side=self.max_side,
                 sign_rule=self.sign_rule,
@@ -120,6 +135,9 @@ class FitConfig:
 
 
 CHOICES: dict[str, tuple[str, ...]] = {
+    "hash": get_args(HashKind),
+    "directions": get_args(Directions),
+    "dictionary_update": get_args(DictionaryUpdate),
     "descriptor": get_args(Descriptor),
     "sign_rule": get_args(SignRule),
     "classifier": get_args(ClassifierKind),

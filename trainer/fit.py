@@ -6,20 +6,25 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 
 from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.arrays import Float32Array
+from service.engine.coding import Coder
+from service.engine.hashing import Hash
 from trainer.classifier_fit import ClassifierSettings, FittedClassifier, fit_classifier
 from trainer.config import FitConfig
 from trainer.dataset import Dataset, LabelledImage, Split
 from trainer.errors import DataError
 from trainer.evaluate import evaluate
+from trainer.hashing import HashSettings, build_hash, glue_buckets
+from trainer.learning import RunSettings, learn_hash_codes, learn_tree_codes
 from trainer.parallel import map_ordered
 from trainer.probes import make_probes
 from trainer.sampling import Sample, log_unreadable, sample_descriptors
-from trainer.train import CodeSettings, LearnedCodes, learn_codes
+from trainer.train import CodeSettings, LearnedCodes
 from trainer.tree_building import TreeSettings, build_tree
 
 __all__ = ["fit"]
@@ -36,12 +41,22 @@ class _Model:
     fitted: FittedClassifier
 
 
-def fit(dataset: Dataset, config: FitConfig, name: str, version: int) -> Bundle:
-    """Train on `dataset` by `config`; nothing is written."""
+def fit(
+    dataset: Dataset,
+    config: FitConfig,
+    name: str,
+    version: int,
+    checkpoint: Path | None = None,
+) -> Bundle:
+    """Train on `dataset` by `config`; no bundle is written.
+
+    `checkpoint` names a file that keeps the state of dictionary learning after every
+    iteration and, if it exists, is where learning goes on.
+    """
     started = time.monotonic()
     split = _split(dataset, config)
     sample = _sample(dataset, split, config)
-    model = _learn(sample, len(dataset.labels), config)
+    model = _learn(sample, len(dataset.labels), config, checkpoint)
     bundle = _bundle(
         model,
         Manifest(
@@ -98,23 +113,10 @@ def _sample(dataset: Dataset, split: Split, config: FitConfig) -> Sample:
     return sample
 
 
-def _learn(sample: Sample, n_labels: int, config: FitConfig) -> _Model:
+def _learn(sample: Sample, n_labels: int, config: FitConfig, checkpoint: Path | None) -> _Model:
     depth = config.depth_for(len(sample.descriptors))
-    tree = build_tree(sample.descriptors, TreeSettings(depth, config.rounds, config.radius))
-    logger.info("tree of depth %d, %d leaves", depth, tree.n_leaves)
-    learned = learn_codes(
-        sample.descriptors,
-        tree,
-        CodeSettings(
-            config.atoms,
-            config.nonzeros,
-            config.iterations,
-            config.groups,
-            config.dictionary_update,
-        ),
-        np.random.default_rng(config.seed),
-    )
-    extractor = FeatureExtractor(config.engine_config(depth), tree, learned.coder)
+    hash_, learned = _learn_hash_and_codes(sample.descriptors, depth, config, checkpoint)
+    extractor = FeatureExtractor(config.engine_config(depth), hash_, learned.coder)
     pooled = _pooled_vectors(extractor, sample.images)
     logger.info("%d pooled vectors of %d features", *pooled.shape)
     labels = np.array([image.label for image in sample.images])
@@ -122,6 +124,33 @@ def _learn(sample: Sample, n_labels: int, config: FitConfig) -> _Model:
         config.classifier, config.regularisation, config.folds, config.seed
     )
     return _Model(extractor, learned, fit_classifier(pooled, labels, n_labels, settings))
+
+
+def _learn_hash_and_codes(
+    descriptors: Float32Array, depth: int, config: FitConfig, checkpoint: Path | None
+) -> tuple[Hash, LearnedCodes]:
+    if config.hash == "tree":
+        tree = build_tree(descriptors, TreeSettings(depth, config.rounds, config.radius))
+        logger.info("tree of depth %d, %d leaves", depth, tree.n_leaves)
+        return learn_tree_codes(descriptors, tree, _run_settings(config, checkpoint))
+    settings = HashSettings(depth, config.directions, config.hash == "sine", config.smallest_bucket)
+    bare = build_hash(descriptors, settings, np.random.default_rng([config.seed, 2]))
+    glued = glue_buckets(bare, descriptors, config.smallest_bucket)
+    logger.info("hash of %d bits, %d full buckets", depth, len(np.unique(glued.owners)))
+    learned = learn_hash_codes(descriptors, glued, _run_settings(config, checkpoint))
+    table = glued.spread(learned.coder.table)
+    return bare, replace(learned, coder=Coder.from_table(table, learned.coder.dictionary))
+
+
+def _run_settings(config: FitConfig, checkpoint: Path | None) -> RunSettings:
+    codes = CodeSettings(
+        config.atoms,
+        config.nonzeros,
+        config.iterations,
+        config.groups,
+        config.dictionary_update,
+    )
+    return RunSettings(codes, config.refinements, config.seed, checkpoint)
 
 
 def _pooled_vectors(extractor: FeatureExtractor, images: Sequence[LabelledImage]) -> Float32Array:

@@ -58,6 +58,10 @@ def test_fit_writes_the_next_version(
         ("--sign-rule", "split"),
         ("--sign-rule", "raw"),
         ("--depth", "2", "--radius", "0.2", "--seed", "3"),
+        ("--groups", "20", "--dictionary-update", "ksvd"),
+        ("--refinements", "1"),
+        ("--hash", "tanh"),
+        ("--hash", "sine", "--directions", "random", "--smallest-bucket", "5"),
     ],
 )
 def test_fit_options_give_bundles_that_load(
@@ -215,6 +219,27 @@ def test_interrupted_fit_leaves_nothing_behind(tmp_path: Path) -> None:
         assert "interrupted; nothing was written" in process.stderr.read()
         assert process.wait(60) == 130
     assert not (tmp_path / "models").exists()
+
+
+def test_killed_fit_goes_on_from_its_checkpoint_to_the_same_tensors(
+    drawn_images: Path, trained_bundle: Path, tmp_path: Path
+) -> None:
+    checkpoint, out = tmp_path / "state.npz", tmp_path / "models" / "drawn"
+    arguments = ["fit", str(drawn_images), "--out", str(out), *SMALL, "--train-per-class", "8"]
+    arguments += ["--checkpoint", str(checkpoint)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "trainer", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        assert process.stderr is not None
+        assert any("iteration 2/3" in line for line in process.stderr)
+        process.kill()
+    assert checkpoint.exists()
+    assert main(arguments) == 0
+    assert not checkpoint.exists()
+    assert (out / "1" / TENSORS_FILE).read_bytes() == (trained_bundle / TENSORS_FILE).read_bytes()
 
 
 @pytest.mark.parametrize(

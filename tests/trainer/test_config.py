@@ -38,6 +38,10 @@ def test_command_line_wins_over_file_and_file_over_defaults(tmp_path: Path) -> N
         ("depth = 4\ngroups = 17", "groups is 17, expected a whole number from 1 to 16"),
         ('dictionary_update = "svd"', "'svd', expected one of least-squares, ksvd"),
         ("card = 3", "card is not a table of texts"),
+        ("refinements = -1", "refinements is -1"),
+        ('hash = "tanh"\nrefinements = 1', "refinements are for the tree"),
+        ('hash = "oak"', "hash is 'oak', expected one of tree, tanh, sine"),
+        ('directions = "up"', "directions is 'up', expected one of random, pca"),
         ("atoms = ", "cannot be read as TOML"),
     ],
 )

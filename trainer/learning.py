@@ -1,0 +1,95 @@
+"""Algorithm 2 in earnest: with a checkpoint on disk, and in turns with the tree's refinement."""
+
+import logging
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from service.engine.arrays import Float32Array
+from service.engine.hashing import Hash
+from service.engine.tree import Tree
+from trainer.checkpoint import Checkpoint, fingerprint
+from trainer.refine import refine_tree
+from trainer.train import CodeSettings, HashFunction, LearnedCodes, TrainingState, learn_codes
+
+__all__ = ["RunSettings", "learn_hash_codes", "learn_tree_codes"]
+
+logger = logging.getLogger(__name__)
+
+# The dictionary settles in about two iterations after decisions have moved.
+_ITERATIONS_PER_REFINEMENT = 2
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Settings of Algorithm 2, sweeps of refinement after it, seed, and a file to resume."""
+
+    codes: CodeSettings
+    refinements: int = 0
+    seed: int = 0
+    checkpoint: Path | None = None
+
+
+def learn_hash_codes(
+    descriptors: Float32Array, hash_: HashFunction, settings: RunSettings
+) -> LearnedCodes:
+    """Algorithm 2 for a hash that stays as it is."""
+    learned, _ = _learn(descriptors, hash_, settings)
+    return learned
+
+
+def learn_tree_codes(
+    descriptors: Float32Array, tree: Tree, settings: RunSettings
+) -> tuple[Hash, LearnedCodes]:
+    """Algorithm 2, then `refinements` times the tree's decisions and the codes in turn."""
+    learned, state = _learn(descriptors, tree, settings)
+    codes = settings.codes
+    for sweep in range(settings.refinements):
+        logger.info("refinement %d/%d", sweep + 1, settings.refinements)
+        tree = refine_tree(descriptors, tree, learned.coder)
+        codes = replace(codes, iterations=codes.iterations + _ITERATIONS_PER_REFINEMENT)
+        learned, state = _learn(
+            descriptors, tree, replace(settings, codes=codes, checkpoint=None), state
+        )
+    return tree, learned
+
+
+def _learn(
+    descriptors: Float32Array,
+    hash_: HashFunction,
+    settings: RunSettings,
+    state: TrainingState | None = None,
+) -> tuple[LearnedCodes, TrainingState]:
+    """Algorithm 2 from `state`, the checkpoint or the start; the codes and the last state."""
+    last = state
+    checkpoint = _checkpoint(descriptors, hash_, settings)
+    if checkpoint and (last := checkpoint.load()):
+        logger.info("going on after iteration %d of %s", last.iteration, checkpoint.path)
+
+    def keep(state: TrainingState) -> None:
+        nonlocal last
+        last = state
+        if checkpoint:
+            checkpoint.save(state)
+
+    learned = learn_codes(
+        descriptors,
+        hash_,
+        settings.codes,
+        np.random.default_rng(settings.seed),
+        after_iteration=keep,
+        resume_from=last,
+    )
+    assert last is not None  # noqa: S101  # there is at least one iteration
+    return learned, last
+
+
+def _checkpoint(
+    descriptors: Float32Array, hash_: HashFunction, settings: RunSettings
+) -> Checkpoint | None:
+    if settings.checkpoint is None:
+        return None
+    facts: dict[str, object] = {**asdict(settings.codes), "seed": settings.seed}
+    run = fingerprint(facts, descriptors, hash_.route(descriptors))
+    return Checkpoint(settings.checkpoint, run)
