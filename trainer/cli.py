@@ -6,8 +6,10 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Sequence
-from dataclasses import fields
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from trainer.config import CHOICES, FitConfig, load_config
 from trainer.dataset import Dataset, LabelledImage, scan
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate import evaluate
-from trainer.fit import fit
+from trainer.fit import WorkFiles, fit
 from trainer.report import (
     describe_bundle,
     evaluation_text,
@@ -24,8 +26,10 @@ from trainer.report import (
     inspection_text,
     patches_text,
     shortened,
+    training_text,
 )
 from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
+from trainer.reproduce.training import TrainingCostSettings, measure_training
 from trainer.sampling import log_unreadable
 
 __all__ = ["main"]
@@ -87,6 +91,9 @@ def _add_fit(commands: Any) -> None:
     parser.add_argument(
         "--checkpoint", type=Path, help="file to resume an interrupted run from, removed at the end"
     )
+    parser.add_argument(
+        "--scratch", type=Path, help="folder for descriptors that do not fit in memory [memory]"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     settings = parser.add_argument_group("settings (defaults in brackets)")
     for name, kind, explanation in (
@@ -135,16 +142,31 @@ def _add_reproduce(commands: Any) -> None:
     )
     patches.add_argument("--data", type=Path, required=True, help="folder of photographs")
     patches.add_argument("--out", type=Path, default=Path("patches.png"), help="[patches.png]")
-    defaults = PatchSettings()
-    for name in ("patches", "atoms", "groups", "nonzeros", "iterations", "seed"):
-        patches.add_argument(
-            f"--{name}",
-            type=int,
-            default=getattr(defaults, name),
-            help=f"[{getattr(defaults, name)}]",
-        )
-    patches.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_numbers(patches, PatchSettings())
     patches.set_defaults(run=_reproduce_patches)
+    training = experiments.add_parser(
+        "training", help="what training costs for more and more descriptors"
+    )
+    training.add_argument("--data", type=Path, required=True, help="one sub-folder a class")
+    _add_numbers(training, TrainingCostSettings())
+    training.set_defaults(run=_reproduce_training)
+
+
+def _add_numbers(parser: argparse.ArgumentParser, defaults: Any) -> None:
+    """An option for each field of a settings dataclass of whole numbers, and `--json`."""
+    for name, default in asdict(defaults).items():
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"[{default}]")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _reproduce_training(options: argparse.Namespace) -> None:
+    names = [field.name for field in fields(TrainingCostSettings)]
+    settings = TrainingCostSettings(**{name: getattr(options, name) for name in names})
+    costs = measure_training(options.data, settings)
+    if options.json:
+        print(json.dumps({"costs": [asdict(cost) for cost in costs]}))
+    else:
+        print(training_text(costs))
 
 
 def _reproduce_patches(options: argparse.Namespace) -> None:
@@ -166,7 +188,9 @@ def _fit(options: argparse.Namespace) -> None:
     dataset = scan(options.images, config.exclude)
     _log_skipped(dataset)
     version = _next_version(options.out)
-    bundle = fit(dataset, config, options.out.name, version, options.checkpoint)
+    with _scratch_folder(options.scratch) as scratch:
+        files = WorkFiles(options.checkpoint, scratch)
+        bundle = fit(dataset, config, options.out.name, version, files)
     folder = options.out / str(version)
     manifest = write_bundle(bundle, folder)
     if options.checkpoint:
@@ -175,6 +199,18 @@ def _fit(options: argparse.Namespace) -> None:
         print(json.dumps({"bundle": str(folder), "digest": manifest.digest, **manifest.quality}))
     else:
         print(fit_text(manifest, folder))
+
+
+@contextmanager
+def _scratch_folder(parent: Path | None) -> Iterator[Path | None]:
+    """A folder of our own below `parent`, gone afterwards."""
+    if parent is None:
+        yield None
+        return
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ConfigError(f"--scratch {parent} is not a writable folder")
+    with tempfile.TemporaryDirectory(prefix="leafcode-", dir=parent) as folder:
+        yield Path(folder)
 
 
 def _check_target(out: Path) -> None:

@@ -23,13 +23,25 @@ from trainer.hashing import HashSettings, build_hash, glue_buckets
 from trainer.learning import RunSettings, learn_hash_codes, learn_tree_codes
 from trainer.parallel import map_ordered
 from trainer.probes import make_probes
-from trainer.sampling import Sample, log_unreadable, sample_descriptors
+from trainer.sampling import Sample, SampleSettings, log_unreadable, sample_descriptors
 from trainer.train import CodeSettings, LearnedCodes
 from trainer.tree_building import TreeSettings, build_tree
 
-__all__ = ["fit"]
+__all__ = ["WorkFiles", "fit"]
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WorkFiles:
+    """Where a run keeps what outlasts it or does not fit in memory.
+
+    `checkpoint` is a file with the state of dictionary learning after every iteration; if
+    it exists, learning goes on there. `scratch` is a folder for the descriptors.
+    """
+
+    checkpoint: Path | None = None
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -46,17 +58,13 @@ def fit(
     config: FitConfig,
     name: str,
     version: int,
-    checkpoint: Path | None = None,
+    files: WorkFiles = WorkFiles(),  # noqa: B008  # frozen
 ) -> Bundle:
-    """Train on `dataset` by `config`; no bundle is written.
-
-    `checkpoint` names a file that keeps the state of dictionary learning after every
-    iteration and, if it exists, is where learning goes on.
-    """
+    """Train on `dataset` by `config`; no bundle is written."""
     started = time.monotonic()
     split = _split(dataset, config)
-    sample = _sample(dataset, split, config)
-    model = _learn(sample, len(dataset.labels), config, checkpoint)
+    sample = _sample(dataset, split, config, files.scratch)
+    model = _learn(sample, len(dataset.labels), config, files.checkpoint)
     bundle = _bundle(
         model,
         Manifest(
@@ -99,11 +107,12 @@ def _split(dataset: Dataset, config: FitConfig) -> Split:
     return dataset.split(config.train_per_class, config.split_seed)
 
 
-def _sample(dataset: Dataset, split: Split, config: FitConfig) -> Sample:
+def _sample(dataset: Dataset, split: Split, config: FitConfig, scratch: Path | None) -> Sample:
     logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
-    sample = sample_descriptors(
-        split.train, config.samples, config.max_side, config.seed, config.descriptor
+    settings = SampleSettings(
+        config.samples, config.max_side, config.seed, config.descriptor, scratch
     )
+    sample = sample_descriptors(split.train, settings)
     log_unreadable(sample.unreadable)
     readable = {image.label for image in sample.images}
     lost = [label for i, label in enumerate(dataset.labels) if i not in readable]

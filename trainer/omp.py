@@ -26,7 +26,7 @@ from trainer.dataset import LabelledImage, Split
 from trainer.dictionary import first_dictionary
 from trainer.errors import ConfigError, DataError, TrainingError
 from trainer.parallel import map_ordered
-from trainer.sampling import UnreadableImage, log_unreadable, sample_descriptors
+from trainer.sampling import SampleSettings, UnreadableImage, log_unreadable, sample_descriptors
 
 __all__ = ["OmpCoder", "OmpExtractor", "OnlineSettings", "evaluate_omp", "learn_online"]
 
@@ -164,9 +164,8 @@ def evaluate_omp(split: Split, config: FitConfig, dictionary: Float32Array | Non
 
 
 def _learn_from_images(images: Sequence[LabelledImage], config: FitConfig) -> Float32Array:
-    sample = sample_descriptors(
-        images, config.samples, config.max_side, config.seed, config.descriptor
-    )
+    settings = SampleSettings(config.samples, config.max_side, config.seed, config.descriptor)
+    sample = sample_descriptors(images, settings)
     return learn_online(
         sample.descriptors,
         OnlineSettings(config.atoms, config.nonzeros),

@@ -9,6 +9,7 @@ from service.engine import Engine, Manifest
 from service.engine.hashing import Hash
 from service.engine.tree import Tree
 from trainer.evaluate import Evaluation
+from trainer.reproduce.training import TrainingCost
 
 __all__ = [
     "describe_bundle",
@@ -56,6 +57,18 @@ def patches_text(ours: Mapping[str, float], paper: Mapping[str, float], figure: 
     lines = [f"{'':26}{'paper':>8}{'ours':>8}"]
     lines += [f"{name.replace('_', ' '):26}{paper[name]:8g}{ours[name]:8g}" for name in paper]
     return "\n".join([*lines, f"figure {figure}"])
+
+
+def training_text(costs: Sequence[TrainingCost]) -> str:
+    """Seconds of tree and dictionary by number of descriptors."""
+    lines = ["descriptors   tree s   dictionary s   us each   peak GB   relative error"]
+    lines += [
+        f"{cost.n_descriptors:11d}{cost.tree_seconds:9.1f}{cost.dictionary_seconds:15.1f}"
+        f"{cost.microseconds_each:10.1f}{cost.peak_gigabytes:10.1f}"
+        f"{cost.relative_errors[0]:10.4f} -> {cost.relative_errors[-1]:.4f}"
+        for cost in costs
+    ]
+    return "\n".join(lines)
 
 
 def describe_bundle(engine: Engine) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,15 @@ from service.engine.tree import norms_of
 from trainer.dataset import LabelledImage
 from trainer.errors import DataError
 from trainer.parallel import map_ordered
+from trainer.scratch import joined
 
-__all__ = ["Sample", "UnreadableImage", "log_unreadable", "sample_descriptors"]
+__all__ = [
+    "Sample",
+    "SampleSettings",
+    "UnreadableImage",
+    "log_unreadable",
+    "sample_descriptors",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -42,34 +49,50 @@ class Sample:
     unreadable: tuple[UnreadableImage, ...]
 
 
-def sample_descriptors(
-    images: Sequence[LabelledImage],
-    n_samples: int,
-    max_side: int,
-    seed: int,
-    descriptor: Descriptor,
-) -> Sample:
-    """About `n_samples` descriptors, the same number of each image, near-zero ones left out."""
-    per_image = math.ceil(n_samples / max(1, len(images)))
+@dataclass(frozen=True)
+class SampleSettings:
+    """How many descriptors of which kind, and where to keep them.
+
+    `scratch` is a folder for files that stand in for memory; None keeps them in memory.
+    """
+
+    samples: int
+    max_side: int = 300
+    seed: int = 0
+    descriptor: Descriptor = "fast-sift"
+    scratch: Path | None = None
+
+
+def sample_descriptors(images: Sequence[LabelledImage], settings: SampleSettings) -> Sample:
+    """About as many descriptors of each image as of any other, near-zero ones left out."""
+    per_image = math.ceil(settings.samples / max(1, len(images)))
 
     def draw(number: int) -> Float32Array | UnreadableImage:
         path = images[number].path
         try:
-            grid = sift.describe(image.decode(path.read_bytes(), max_side), descriptor)
+            gray = image.decode(path.read_bytes(), settings.max_side)
+            grid = sift.describe(gray, settings.descriptor)
         except (ImageError, OSError) as error:
             return UnreadableImage(path, str(error))
-        rng = np.random.default_rng([seed, number])
+        rng = np.random.default_rng([settings.seed, number])
         return _draw(grid.reshape(-1, grid.shape[2]), per_image, rng)
 
-    drawn = list(map_ordered(draw, range(len(images)), "descriptors"))
-    parts = [part for part in drawn if isinstance(part, np.ndarray)]
-    if not parts or not sum(map(len, parts)):
+    readable: list[LabelledImage] = []
+    unreadable: list[UnreadableImage] = []
+
+    def parts() -> Iterator[Float32Array]:
+        drawn = map_ordered(draw, range(len(images)), "descriptors")
+        for source, part in zip(images, drawn, strict=True):
+            if isinstance(part, UnreadableImage):
+                unreadable.append(part)
+            else:
+                readable.append(source)
+                yield part
+
+    descriptors = joined(parts(), settings.scratch)
+    if not len(descriptors):
         raise DataError("no descriptors: not one of the images is readable and shows anything")
-    return Sample(
-        np.concatenate(parts),
-        tuple(im for im, part in zip(images, drawn, strict=True) if isinstance(part, np.ndarray)),
-        tuple(part for part in drawn if isinstance(part, UnreadableImage)),
-    )
+    return Sample(descriptors, tuple(readable), tuple(unreadable))
 
 
 def _draw(descriptors: Float32Array, count: int, rng: np.random.Generator) -> Float32Array:

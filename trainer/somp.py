@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from service.engine.arrays import Float32Array, Float64Array, Int32Array, frozen
 from trainer.kernels.somp import NEGLIGIBLE, SMALLEST_NEW_PART, choose_atoms
 from trainer.parallel import map_ordered
+from trainer.scratch import reordered
 
 __all__ = [
     "LeafGroups",
@@ -60,7 +61,7 @@ def group_by_leaf(descriptors: Float32Array, leaf_ids: Int32Array, n_leaves: int
     order = np.argsort(leaf_ids, kind="stable")
     counts = np.bincount(leaf_ids, minlength=n_leaves)
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return LeafGroups(frozen(descriptors[order]), leaf_ids[order], starts)
+    return LeafGroups(frozen(reordered(descriptors, order)), leaf_ids[order], starts)
 
 
 def each_alone(descriptors: Float32Array) -> LeafGroups:

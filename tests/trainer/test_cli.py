@@ -221,6 +221,17 @@ def test_interrupted_fit_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not (tmp_path / "models").exists()
 
 
+def test_fit_with_descriptors_in_files_gives_the_same_tensors(
+    drawn_images: Path, trained_bundle: Path, tmp_path: Path
+) -> None:
+    out, scratch = tmp_path / "models" / "drawn", tmp_path / "scratch"
+    scratch.mkdir()
+    arguments = ["fit", str(drawn_images), "--out", str(out), *SMALL, "--train-per-class", "8"]
+    assert main([*arguments, "--scratch", str(scratch)]) == 0
+    assert (out / "1" / TENSORS_FILE).read_bytes() == (trained_bundle / TENSORS_FILE).read_bytes()
+    assert not list(scratch.iterdir())
+
+
 def test_killed_fit_goes_on_from_its_checkpoint_to_the_same_tensors(
     drawn_images: Path, trained_bundle: Path, tmp_path: Path
 ) -> None:

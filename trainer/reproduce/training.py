@@ -1,0 +1,83 @@
+"""What training costs: tree and dictionary, for more and more descriptors.
+
+The paper trains on two million. Time per descriptor should not grow with their number:
+every step is a pass over the descriptors, or sorts within a leaf.
+"""
+
+import logging
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from service.engine.arrays import Float32Array
+from trainer.dataset import scan
+from trainer.sampling import SampleSettings, sample_descriptors
+from trainer.train import CodeSettings, learn_codes
+from trainer.tree_building import TreeSettings, build_tree
+
+__all__ = ["TrainingCost", "TrainingCostSettings", "measure_training"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainingCostSettings:
+    """The largest number of descriptors, halved three times, and the size of the model."""
+
+    samples: int = 2_000_000
+    depth: int = 16
+    atoms: int = 2048
+    nonzeros: int = 5
+    iterations: int = 5
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """Seconds for one number of descriptors, and the relative errors on the way."""
+
+    n_descriptors: int
+    tree_seconds: float
+    dictionary_seconds: float
+    relative_errors: tuple[float, ...]
+    peak_gigabytes: float
+
+    @property
+    def seconds(self) -> float:
+        """Tree and dictionary together."""
+        return self.tree_seconds + self.dictionary_seconds
+
+    @property
+    def microseconds_each(self) -> float:
+        """Per descriptor: constant if the cost grows linearly."""
+        return 1e6 * self.seconds / self.n_descriptors
+
+
+def measure_training(folder: Path, settings: TrainingCostSettings) -> list[TrainingCost]:
+    """Costs for an eighth, a quarter, half and all of the descriptors, fewest first."""
+    images = scan(folder).images
+    sample = sample_descriptors(images, SampleSettings(settings.samples, seed=settings.seed))
+    # Shuffled, so that fewer descriptors are still of all images.
+    order = np.random.default_rng(settings.seed).permutation(len(sample.descriptors))
+    costs = []
+    for part in (8, 4, 2, 1):
+        descriptors = sample.descriptors[order[: len(order) // part]]
+        costs.append(_measure(descriptors, settings))
+        logger.info("%d descriptors: %.0f s", costs[-1].n_descriptors, costs[-1].seconds)
+    return costs
+
+
+def _measure(descriptors: Float32Array, settings: TrainingCostSettings) -> TrainingCost:
+    started = time.perf_counter()
+    tree = build_tree(descriptors, TreeSettings(settings.depth))
+    built = time.perf_counter()
+    codes = CodeSettings(settings.atoms, settings.nonzeros, settings.iterations)
+    learned = learn_codes(descriptors, tree, codes, np.random.default_rng(settings.seed))
+    ended = time.perf_counter()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    return TrainingCost(
+        len(descriptors), built - started, ended - built, learned.relative_errors, peak
+    )
