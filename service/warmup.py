@@ -23,7 +23,7 @@ __all__ = ["warm"]
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE_SECONDS = 1.0
+_PATIENCE_SECONDS = 2.0
 _CONFIG = EngineConfig(depth=1, n_atoms=2, nonzeros=1)
 _LABELS = ("one", "other")
 
