@@ -25,10 +25,12 @@ from trainer.report import (
     fit_text,
     inspection_text,
     patches_text,
+    refinement_text,
     shortened,
     training_text,
 )
 from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
+from trainer.reproduce.refinement import RefinementSettings, measure_refinement
 from trainer.reproduce.training import TrainingCostSettings, measure_training
 from trainer.sampling import log_unreadable
 
@@ -150,13 +152,28 @@ def _add_reproduce(commands: Any) -> None:
     training.add_argument("--data", type=Path, required=True, help="one sub-folder a class")
     _add_numbers(training, TrainingCostSettings())
     training.set_defaults(run=_reproduce_training)
+    refinement = experiments.add_parser(
+        "refinement", help="coding error of the plain tree, the refined tree and OMP"
+    )
+    refinement.add_argument("--data", type=Path, required=True, help="one sub-folder a class")
+    _add_numbers(refinement, RefinementSettings())
+    refinement.set_defaults(run=_reproduce_refinement)
 
 
 def _add_numbers(parser: argparse.ArgumentParser, defaults: Any) -> None:
     """An option for each field of a settings dataclass of whole numbers, and `--json`."""
     for name, default in asdict(defaults).items():
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"[{default}]")
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", type=int, default=default, help=f"[{default}]"
+        )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _reproduce_refinement(options: argparse.Namespace) -> None:
+    names = [field.name for field in fields(RefinementSettings)]
+    settings = RefinementSettings(**{name: getattr(options, name) for name in names})
+    errors = measure_refinement(options.data, settings)
+    print(json.dumps(errors) if options.json else refinement_text(errors))
 
 
 def _reproduce_training(options: argparse.Namespace) -> None:

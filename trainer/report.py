@@ -17,6 +17,7 @@ __all__ = [
     "fit_text",
     "inspection_text",
     "patches_text",
+    "refinement_text",
     "shortened",
 ]
 
@@ -57,6 +58,14 @@ def patches_text(ours: Mapping[str, float], paper: Mapping[str, float], figure: 
     lines = [f"{'':26}{'paper':>8}{'ours':>8}"]
     lines += [f"{name.replace('_', ' '):26}{paper[name]:8g}{ours[name]:8g}" for name in paper]
     return "\n".join([*lines, f"figure {figure}"])
+
+
+def refinement_text(errors: Mapping[str, float]) -> str:
+    """Held-out relative errors, and how much of the gap to OMP refining closes."""
+    lines = [f"{name.replace('_', ' '):14}{error:.4f}" for name, error in errors.items()]
+    gap = errors["plain_tree"] - errors["omp"]
+    closed = (errors["plain_tree"] - errors["refined_tree"]) / gap
+    return "\n".join([*lines, f"refining closes {closed:.1%} of the gap between tree and OMP"])
 
 
 def training_text(costs: Sequence[TrainingCost]) -> str:
