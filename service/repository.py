@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.engine import BundleError, Engine, Manifest
-from service.engine.bundle import MANIFEST_FILE
+from service.engine.bundle import MANIFEST_FILE, MODEL_NAME
 from service.errors import UnknownModelError
 
 __all__ = ["ModelKey", "Repository"]
 
 logger = logging.getLogger(__name__)
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _VERSION = re.compile(r"0|[1-9][0-9]{0,8}")
 
 # Names from requests are quoted in messages, but no more of them than this.
@@ -91,7 +90,7 @@ class Repository:
 def _scan(repository: Path) -> Iterator[tuple[ModelKey, Path]]:
     for model in _folders(repository):
         for version in _folders(model):
-            if not _NAME.fullmatch(model.name):
+            if not MODEL_NAME.fullmatch(model.name):
                 raise BundleError(
                     f"{model}: not a model name, expected letters, digits, '.', '_' and '-'"
                 )

@@ -4,7 +4,6 @@ import argparse
 import json
 import logging
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from service.engine import Engine, LeafcodeError, write_bundle
+from service.engine.bundle import MODEL_NAME
 from trainer.config import CHOICES, FitConfig, load_config
 from trainer.dataset import Dataset, LabelledImage, scan
 from trainer.errors import ConfigError, DataError
@@ -37,8 +37,6 @@ from trainer.sampling import log_unreadable
 __all__ = ["main"]
 
 logger = logging.getLogger(__name__)
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 _FIT_EXAMPLES = """examples:
   python -m trainer fit photos --out models/photos
@@ -232,7 +230,7 @@ def _scratch_folder(parent: Path | None) -> Iterator[Path | None]:
 
 def _check_target(out: Path) -> None:
     """Refuse a target that cannot be written before hours go into training."""
-    if not _NAME.fullmatch(out.name):
+    if not MODEL_NAME.fullmatch(out.name):
         raise ConfigError(
             f"--out ends in {out.name!r}, expected a model name of letters, digits, . _ and -"
         )

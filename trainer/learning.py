@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from service.engine.arrays import Float32Array
-from service.engine.hashing import Hash
+from service.engine.hashing import Hash, HashFunction
 from service.engine.tree import Tree
 from trainer.checkpoint import Checkpoint, fingerprint
 from trainer.refine import refine_tree
-from trainer.train import CodeSettings, HashFunction, LearnedCodes, TrainingState, learn_codes
+from trainer.train import CodeSettings, LearnedCodes, TrainingState, learn_codes
 
 __all__ = ["RunSettings", "learn_hash_codes", "learn_tree_codes"]
 

@@ -21,7 +21,8 @@ from threadpoolctl import threadpool_limits
 from service.engine.arrays import Float32Array, Float64Array, Int32Array, frozen
 from service.engine.coding import Coder
 from service.engine.tree import Tree, norms_of
-from trainer.kernels.refine import measure_coding_errors, walk_from
+from trainer.dictionary import residual_energies
+from trainer.kernels.refine import walk_from
 from trainer.parallel import map_ordered
 
 __all__ = ["coding_errors", "refine_tree"]
@@ -64,16 +65,7 @@ class _Members:
 
 def coding_errors(descriptors: Float32Array, leaf_ids: Int32Array, coder: Coder) -> Float32Array:
     """‖x - Wz‖² of descriptors (n, d) coded in the leaves (n,)."""
-    errors = np.empty(descriptors.shape[0], np.float32)
-    measure_coding_errors(
-        frozen(descriptors),
-        frozen(leaf_ids),
-        coder.table,
-        coder.dictionary,
-        coder.inverse_grams,
-        errors,
-    )
-    return errors
+    return residual_energies(descriptors, coder.encode(descriptors, leaf_ids), coder.dictionary)
 
 
 def refine_tree(descriptors: Float32Array, tree: Tree, coder: Coder) -> Tree:

@@ -8,12 +8,13 @@ iteration maps one `TrainingState` to the next, so that a run can stop after any
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array, frozen
 from service.engine.coding import Coder
+from service.engine.hashing import HashFunction
 from trainer.dictionary import (
     DictionaryUpdate,
     first_dictionary,
@@ -27,7 +28,6 @@ from trainer.somp import LeafGroups, choose_active_sets, each_alone, group_by_le
 
 __all__ = [
     "CodeSettings",
-    "HashFunction",
     "LearnedCodes",
     "LearnedGroups",
     "TrainingState",
@@ -36,17 +36,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-
-
-class HashFunction(Protocol):
-    """The paper's g: descriptors to leaves."""
-
-    @property
-    def n_leaves(self) -> int:
-        """Number of leaves; leaf ids are below it."""
-
-    def route(self, descriptors: Float32Array) -> Int32Array:
-        """Leaf ids (n,) of descriptors (n, d)."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import hashlib
 import json
 import mmap
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -26,10 +27,13 @@ from service.engine.errors import BundleError
 from service.engine.hashing import hash_shapes
 from service.engine.manifest import Manifest, TensorSpec, parse_manifest
 
-__all__ = ["MANIFEST_FILE", "TENSORS_FILE", "Bundle", "read_bundle", "write_bundle"]
+__all__ = ["MANIFEST_FILE", "MODEL_NAME", "TENSORS_FILE", "Bundle", "read_bundle", "write_bundle"]
 
 MANIFEST_FILE = "manifest.json"
 TENSORS_FILE = "tensors.safetensors"
+
+# What a model may be called: safe as a folder and in a URL.
+MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 Tensor = npt.NDArray[Any]
 

@@ -17,13 +17,13 @@ from service.engine.config import EngineConfig
 from service.engine.kernels.hashing import hash_bits
 from service.engine.tree import Tree
 
-__all__ = ["Hash", "ProjectionHash", "hash_from_tensors", "hash_shapes"]
+__all__ = ["Hash", "HashFunction", "ProjectionHash", "hash_from_tensors", "hash_shapes"]
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 
 
-class Hash(Protocol):
-    """Descriptors to leaves."""
+class HashFunction(Protocol):
+    """The paper's g: descriptors to leaves."""
 
     @property
     def n_leaves(self) -> int:
@@ -31,6 +31,10 @@ class Hash(Protocol):
 
     def route(self, descriptors: Float32Array, norms: Float32Array | None = None) -> Int32Array:
         """Leaf ids (n,) of descriptors (n, d)."""
+
+
+class Hash(HashFunction, Protocol):
+    """A hash function that a bundle can hold."""
 
     def tensors(self) -> dict[str, Float32Array]:
         """What a bundle stores of it, by name."""

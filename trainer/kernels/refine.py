@@ -1,11 +1,11 @@
-"""What a descriptor costs in a leaf, and where it ends from any node of the tree."""
+"""Where a descriptor ends that starts at any node of the tree."""
 
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array
 from service.engine.compiling import kernel
 
-__all__ = ["measure_coding_errors", "walk_from"]
+__all__ = ["walk_from"]
 
 
 @kernel
@@ -30,34 +30,3 @@ def walk_from(
                 projection += descriptors[i, k] * vectors[node, k]
             node = 2 * node + 1 + (projection > thresholds[node] * norms[i])
         leaf_ids[i] = node - n_inner
-
-
-@kernel
-def measure_coding_errors(
-    descriptors: Float32Array,
-    leaf_ids: Int32Array,
-    table: Int32Array,
-    dictionary: Float32Array,
-    inverse_grams: Float32Array,
-    energies: Float32Array,
-) -> None:
-    """‖x - Wz‖² = ‖x‖² - bᵀ(WᵀW)⁻¹b with b = Wᵀx, of every descriptor in its leaf.
-
-    descriptors (n, d); leaf_ids (n,); table (leaves, m) -> energies (n,).
-    """
-    nonzeros, width = table.shape[1], descriptors.shape[1]
-    correlations = np.empty(nonzeros, np.float32)
-    for i in range(descriptors.shape[0]):
-        leaf = leaf_ids[i]
-        energy = np.float32(0)
-        for k in range(width):
-            energy += descriptors[i, k] * descriptors[i, k]
-        for a in range(nonzeros):
-            total = np.float32(0)
-            for k in range(width):
-                total += descriptors[i, k] * dictionary[table[leaf, a], k]
-            correlations[a] = total
-        for a in range(nonzeros):
-            for b in range(nonzeros):
-                energy -= correlations[a] * inverse_grams[leaf, a, b] * correlations[b]
-        energies[i] = max(energy, np.float32(0))
