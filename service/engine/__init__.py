@@ -17,9 +17,11 @@ from service.engine.errors import (
 from service.engine.image import ImageLimits
 from service.engine.manifest import Manifest, Probe
 from service.engine.pipeline import Engine, FeatureExtractor
+from service.engine.stopwatch import STAGES, Stage, Stopwatch
 
 __all__ = [
     "DESCRIPTOR_WIDTH",
+    "STAGES",
     "BrokenImageError",
     "Bundle",
     "BundleError",
@@ -36,6 +38,8 @@ __all__ = [
     "OversizedImageError",
     "Prediction",
     "Probe",
+    "Stage",
+    "Stopwatch",
     "UnsupportedImageError",
     "read_bundle",
     "write_bundle",

@@ -21,6 +21,7 @@ from service.engine.errors import BundleError, DescriptorError, ImageError
 from service.engine.hashing import Hash, hash_from_tensors
 from service.engine.image import ImageLimits
 from service.engine.manifest import Manifest
+from service.engine.stopwatch import Stopwatch
 from service.engine.tree import norms_of
 
 __all__ = ["Engine", "FeatureExtractor"]
@@ -70,12 +71,21 @@ class FeatureExtractor:
             )
         return pooling.pool(codes, grid, self.config)
 
-    def pooled_vector(self, data: bytes, limits: ImageLimits | None = None) -> Float32Array:
+    def pooled_vector(
+        self, data: bytes, limits: ImageLimits | None = None, watch: Stopwatch | None = None
+    ) -> Float32Array:
         """Encoded image -> pooled vector (n_features,)."""
-        descriptors = self.describe(self.decode(data, limits))
+        watch = watch or Stopwatch()
+        gray = self.decode(data, limits)
+        watch.lap("decode")
+        descriptors = self.describe(gray)
+        watch.lap("sift")
         rows, cols, width = descriptors.shape
         codes = self._encode(descriptors.reshape(rows * cols, width))
-        return self.pool(codes, (rows, cols))
+        watch.lap("coding")
+        pooled = self.pool(codes, (rows, cols))
+        watch.lap("pooling")
+        return pooled
 
 
 class Engine(FeatureExtractor):
@@ -101,9 +111,14 @@ class Engine(FeatureExtractor):
         """What the classifier tells apart, in the order of the scores."""
         return self.manifest.labels
 
-    def scores(self, data: bytes, limits: ImageLimits | None = None) -> Float32Array:
-        """Encoded image -> scores (n_labels,)."""
-        return self.classifier.scores(self.pooled_vector(data, limits))
+    def scores(
+        self, data: bytes, limits: ImageLimits | None = None, watch: Stopwatch | None = None
+    ) -> Float32Array:
+        """Encoded image -> scores (n_labels,); `watch` tells how long each stage took."""
+        watch = watch or Stopwatch()
+        scores = self.classifier.scores(self.pooled_vector(data, limits, watch))
+        watch.lap("classifier")
+        return scores
 
     def classify(
         self, data: bytes, top_k: int = 5, limits: ImageLimits | None = None
