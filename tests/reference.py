@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "DIRECTION_ROUNDING",
     "EPSILON",
     "PRINTED_FILTER",
     "DecisionTree",
@@ -23,12 +24,14 @@ __all__ = [
     "describe",
     "describe_lazebnik",
     "features",
+    "fixed_point",
     "least_squares_code",
     "orientation_bands",
     "patch_sums",
     "pool",
     "pooled_vector",
     "route",
+    "route_integers",
     "scores",
     "softmax",
     "x_derivative_filter",
@@ -39,6 +42,10 @@ Integers = npt.NDArray[np.int64]
 
 # Distance from 1 to the next float32: what one rounding may cost, relatively.
 EPSILON = float(np.finfo(np.float32).eps)
+
+# What rounding each of 128 values of two unit directions to 2⁻¹⁵ may change their product
+# by: half a unit each, times at most √128 for the absolute sum of the other direction.
+DIRECTION_ROUNDING = float(np.sqrt(128) / 2**15)
 
 # The commented-out line of the paper's source: the x-derivative filter, four digits.
 PRINTED_FILTER: Floats = np.array(
@@ -198,11 +205,33 @@ class DecisionTree:
         return float(x @ v - float(self.thresholds[node]) * np.linalg.norm(x))
 
     def rounding(self, descriptor: npt.NDArray[np.floating], node: int) -> float:
-        """How far float32 can move the margin: each of d products and sums rounds once."""
-        x = np.abs(descriptor.astype(np.float64))
-        v = np.abs(self.vectors[node].astype(np.float64))
-        size = x @ v + abs(float(self.thresholds[node])) * np.linalg.norm(x)
-        return float((len(x) + 2) * EPSILON * size)
+        """How far fixed point can move the margin.
+
+        Each value of a direction moves by half a unit of 2⁻¹⁵, or by one where it is cut
+        off at the largest int16; the threshold is rounded down to one of 2⁻³⁰.
+        """
+        x = descriptor.astype(np.float64)
+        v = self.vectors[node].astype(np.float64)
+        size = float(np.linalg.norm(x) * np.linalg.norm(v))
+        return (1 + float(np.sqrt(len(x)))) / 2**15 * size
+
+
+def fixed_point(vector: npt.ArrayLike) -> Floats:
+    """2¹⁵·x/‖x‖ before it is rounded; zero for the zero vector."""
+    x = np.asarray(vector, np.float64)
+    norm = np.linalg.norm(x)
+    return 2**15 * x / norm if norm > 0 else x
+
+
+def route_integers(
+    directions: npt.NDArray[np.integer], cuts: npt.NDArray[np.integer], x: npt.ArrayLike
+) -> int:
+    """The leaf of one direction x in whole numbers of any size: right where x·v > t."""
+    node, whole = 0, [int(value) for value in np.asarray(x)]
+    while node < len(cuts):
+        product_ = sum(a * int(b) for a, b in zip(whole, directions[node], strict=True))
+        node = 2 * node + (2 if product_ > int(cuts[node]) else 1)
+    return node - len(cuts)
 
 
 def route(tree: DecisionTree, descriptor: npt.NDArray[np.floating], node: int = 0) -> int:

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array
+from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash, ProjectionHash
 
 __all__ = ["Directions", "GluedHash", "HashSettings", "build_hash", "glue_buckets"]
@@ -44,9 +45,9 @@ class GluedHash:
         """Buckets, also those that are owned by others and never answered."""
         return self.hash.n_leaves
 
-    def route(self, descriptors: Float32Array, norms: Float32Array | None = None) -> Int32Array:
-        """Owners (n,) of the buckets of descriptors (n, d)."""
-        owners: Int32Array = self.owners[self.hash.route(descriptors, norms)]
+    def route(self, descriptors: Float32Array | Descriptors) -> Int32Array:
+        """Owners (n,) of the buckets of n descriptors."""
+        owners: Int32Array = self.owners[self.hash.route(descriptors)]
         return owners
 
     def spread(self, table: Int32Array) -> Int32Array:

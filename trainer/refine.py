@@ -73,7 +73,7 @@ def refine_tree(descriptors: Float32Array, tree: Tree, coder: Coder) -> Tree:
     sweep = _Sweep(descriptors, tree, coder)
     accepted = [sweep.refine_level(level) for level in reversed(range(tree.depth))]
     logger.info("refined %d of %d decisions", sum(accepted), tree.n_leaves - 1)
-    return Tree(sweep.vectors, sweep.thresholds)
+    return Tree.from_floats(sweep.vectors, sweep.thresholds)
 
 
 class _Sweep:

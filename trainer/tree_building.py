@@ -66,4 +66,4 @@ def build_tree(descriptors: Float32Array, settings: TreeSettings) -> Tree:
     for depth in range(settings.depth):
         title = f"tree level {depth + 1}/{settings.depth}"
         level = [child for pair in map_ordered(split, level, title) for child in pair]
-    return Tree(vectors, thresholds)
+    return Tree.from_floats(vectors, thresholds)

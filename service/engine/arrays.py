@@ -5,17 +5,32 @@ array is another type than a writable one. Tensors of a bundle are read-only
 because they are memory-mapped, so every input of a kernel is made read-only.
 """
 
+import math
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Float32Array", "Float64Array", "Int32Array", "UInt8Array", "frozen"]
+__all__ = [
+    "Float32Array",
+    "Float64Array",
+    "Int16Array",
+    "Int32Array",
+    "Scalar",
+    "UInt8Array",
+    "UInt64Array",
+    "aligned_empty",
+    "frozen",
+]
 
 Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
+Int16Array = npt.NDArray[np.int16]
 Int32Array = npt.NDArray[np.int32]
 UInt8Array = npt.NDArray[np.uint8]
+UInt64Array = npt.NDArray[np.uint64]
+
+_CACHE_LINE = 64
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -25,3 +40,11 @@ def frozen(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: type[Scalar]) -> npt.NDArray[Scalar]:
+    """An array whose first value, and so every row of 64 bytes, begins a cache line."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + _CACHE_LINE, np.uint8)
+    begin = -memory.ctypes.data % _CACHE_LINE
+    return memory[begin : begin + size].view(dtype).reshape(shape)

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
 from service.engine.errors import BundleError
-from service.engine.hashing import hash_shapes
+from service.engine.hashing import hash_specs
+from service.engine.kernels.integers import CACHE_LINE
 from service.engine.manifest import Manifest, TensorSpec, parse_manifest
 
 __all__ = ["MANIFEST_FILE", "MODEL_NAME", "TENSORS_FILE", "Bundle", "read_bundle", "write_bundle"]
@@ -57,11 +57,8 @@ class Bundle:
 def expected_tensors(config: EngineConfig, n_labels: int) -> dict[str, TensorSpec]:
     """Type and shape of every tensor that a bundle with this configuration stores."""
     width = DESCRIPTOR_WIDTH
-    hash_specs = {
-        name: TensorSpec("float32", shape) for name, shape in hash_shapes(config, width).items()
-    }
     return {
-        **hash_specs,
+        **hash_specs(config, width),
         "table": TensorSpec("int32", (config.n_leaves, config.nonzeros)),
         "dictionary": TensorSpec("float32", (config.n_atoms, width)),
         "inverse_grams": TensorSpec("float32", (config.n_leaves, config.nonzeros, config.nonzeros)),
@@ -112,9 +109,8 @@ def write_bundle(bundle: Bundle, folder: str | os.PathLike[str]) -> Manifest:
 
 def _write_files(bundle: Bundle, staging: Path) -> Manifest:
     tensors_path = staging / TENSORS_FILE
-    # The library stores the memory behind a tensor as it lies, strides ignored.
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in bundle.tensors.items()}
-    save_file(tensors, tensors_path)
+    tensors_path.write_bytes(_serialise(tensors))
     manifest = replace(
         bundle.manifest,
         tensors={name: _spec_of(tensor) for name, tensor in tensors.items()},
@@ -125,6 +121,28 @@ def _write_files(bundle: Bundle, staging: Path) -> Manifest:
         path.chmod(0o644)
         _flush(path)
     return manifest
+
+
+def _serialise(tensors: Mapping[str, Tensor]) -> bytes:
+    """A safetensors file whose tensors begin at cache lines.
+
+    The library's writer sorts by type and name, which puts the tree's rows of 256 bytes
+    across five cache lines instead of four. Tensors that fill whole lines come first.
+    """
+    names = sorted(
+        tensors, key=lambda name: (tensors[name].nbytes % CACHE_LINE != 0, -tensors[name].itemsize)
+    )
+    kinds = {dtype: kind for kind, dtype in _DTYPES.items()}
+    header: dict[str, object] = {}
+    end = 0
+    for name in names:
+        begin, end = end, end + tensors[name].nbytes
+        kind, shape = kinds[str(tensors[name].dtype)], tensors[name].shape
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": (begin, end)}
+    text = json.dumps(header).encode()
+    text += b" " * (-(8 + len(text)) % CACHE_LINE)
+    data = (tensors[name].tobytes() for name in names)
+    return b"".join([len(text).to_bytes(8, "little"), text, *data])
 
 
 def _publish(staging: Path, target: Path) -> None:
@@ -190,12 +208,21 @@ def _check_tensors(manifest: Manifest, tensors: Mapping[str, Tensor], where: Pat
     if "pseudo_inverses" in tensors:
         del expected["inverse_grams"]
         expected["pseudo_inverses"] = pseudo_inverse_spec(manifest.config)
+    if _has_float_tree(tensors):
+        for name in ("tree_vectors", "tree_thresholds"):
+            expected[name] = replace(expected[name], dtype="float32")
     if set(tensors) != set(expected) or set(manifest.tensors) != set(expected):
         raise BundleError(
             f"{where}: holds the tensors {sorted(tensors)}, expected {sorted(expected)}"
         )
     for name, tensor in tensors.items():
         _check_tensor(name, tensor, expected[name], manifest, where)
+
+
+def _has_float_tree(tensors: Mapping[str, Tensor]) -> bool:
+    """Bundles of the first trainer hold the tree's decisions in float32."""
+    vectors = tensors.get("tree_vectors")
+    return vectors is not None and vectors.dtype == np.float32
 
 
 def _check_tensor(

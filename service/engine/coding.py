@@ -6,11 +6,23 @@ dictionary. At depth 16 with 5 nonzeros that is 7 MB where the pseudo-inverses t
 """
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from service.engine.arrays import Float32Array, Int32Array, frozen
+from service.engine.arrays import (
+    Float32Array,
+    Int16Array,
+    Int32Array,
+    Scalar,
+    aligned_empty,
+    frozen,
+)
+from service.engine.fixedpoint import UNIT, Descriptors, quantise_rows
 from service.engine.kernels.coding import solve_codes
+from service.engine.kernels.integers import CACHE_LINE
 
 __all__ = ["Coder", "Codes", "invert_grams"]
 
@@ -26,6 +38,12 @@ class Codes:
     leaf_ids: Int32Array
     atom_ids: Int32Array
     values: Float32Array
+
+    @classmethod
+    def empty(cls, leaf_ids: Int32Array, nonzeros: int) -> "Codes":
+        """Codes of known leaves, to be filled."""
+        shape = (len(leaf_ids), nonzeros)
+        return cls(leaf_ids, np.empty(shape, np.int32), np.empty(shape, np.float32))
 
 
 @dataclass(frozen=True)
@@ -52,20 +70,58 @@ class Coder:
         """A coder from pseudo-inverses (leaves, m, d)."""
         return cls(table, dictionary, pseudo_inverses @ pseudo_inverses.transpose(0, 2, 1))
 
-    def encode(self, descriptors: Float32Array, leaf_ids: Int32Array) -> Codes:
-        """Codes of descriptors (n, d) that were routed to leaf_ids (n,)."""
-        shape = (descriptors.shape[0], self.table.shape[1])
-        codes = Codes(leaf_ids, np.empty(shape, np.int32), np.empty(shape, np.float32))
-        solve_codes(
-            frozen(descriptors),
-            frozen(leaf_ids),
-            self.table,
-            self.dictionary,
-            self.inverse_grams,
-            codes.atom_ids,
-            codes.values,
-        )
+    def encode(self, descriptors: Float32Array | Descriptors, leaf_ids: Int32Array) -> Codes:
+        """Codes of n descriptors that were routed to leaf_ids (n,)."""
+        descriptors = Descriptors.of(descriptors)
+        codes = Codes.empty(leaf_ids, self.table.shape[1])
+        for place, part in descriptors.parts():
+            self.encode_into(codes, place, part)
         return codes
+
+    def encode_into(self, codes: Codes, place: slice, part: Descriptors) -> None:
+        """Fill the rows `place` of `codes`, whose leaf ids are known, from their descriptors."""
+        lines = self._lines
+        solve_codes(
+            *part.fixed,
+            frozen(codes.leaf_ids[place]),
+            lines.table,
+            lines.inverses,
+            lines.atoms,
+            lines.atom_scales,
+            codes.atom_ids[place],
+            codes.values[place],
+        )
+
+    @cached_property
+    def _lines(self) -> "_Lines":
+        nonzeros = self.table.shape[1]
+        upper = np.triu_indices(nonzeros)
+        atoms, lengths = quantise_rows(self.dictionary)
+        return _Lines(
+            _in_lines(self.table),
+            _in_lines(self.inverse_grams[:, upper[0], upper[1]]),
+            frozen(atoms),
+            frozen((lengths / float(UNIT**2)).astype(np.float32)),
+        )
+
+
+class _Lines(NamedTuple):
+    """A coder laid out for `solve_codes`: few cache lines per leaf, integer atoms."""
+
+    table: Int32Array
+    inverses: Float32Array
+    atoms: Int16Array
+    atom_scales: Float32Array
+
+
+def _in_lines(rows: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+    """Rows (n, k) padded such that none crosses a cache line that it could stay within."""
+    n, width = rows.shape
+    per_line = CACHE_LINE // rows.itemsize
+    padded = 2 ** (width - 1).bit_length() if width <= per_line else width + -width % per_line
+    lines = aligned_empty((n, padded), rows.dtype.type)
+    lines[:, :width], lines[:, width:] = rows, 0
+    return frozen(lines)
 
 
 def invert_grams(table: Int32Array, dictionary: Float32Array) -> Float32Array:

@@ -6,12 +6,15 @@ their meaning. Without the GIL, the trainer runs kernels from several threads.
 """
 
 import contextlib
+import hashlib
 import logging
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 __all__ = ["FAST_MATH", "kernel", "part"]
 
@@ -40,12 +43,29 @@ def part(function: Function) -> Function:
     return cast("Function", numba.njit(inline="always")(function))
 
 
+@cache
+def _shared_stamp() -> str:
+    """Digest of this file, for the flags, and of the parts that many kernels share."""
+    here = Path(__file__)
+    files = (here, here.parent / "kernels" / "integers.py")
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
 class _TolerantCache(FunctionCache):
     """numba's cache on disk, but a damaged file or a full disk costs time, not the start.
 
     numba's own (`cache=True`) raises whatever reading or writing raises, out of the
-    first call of the kernel.
+    first call of the kernel. It also looks for changes in a kernel's own file only;
+    this one also in those that are compiled into kernels of other files.
     """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = IndexDataCacheFile(
+            cache_path=self.cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=(self._impl.locator.get_source_stamp(), _shared_stamp()),
+        )
 
     def load_overload(self, sig: object, target_context: object) -> object:
         """Machine code from disk, or None: compile."""

@@ -14,10 +14,12 @@ import numpy.typing as npt
 
 from service.engine.arrays import Float32Array, Int32Array, frozen
 from service.engine.config import EngineConfig
+from service.engine.fixedpoint import Descriptors
 from service.engine.kernels.hashing import hash_bits
+from service.engine.manifest import TensorSpec
 from service.engine.tree import Tree
 
-__all__ = ["Hash", "HashFunction", "ProjectionHash", "hash_from_tensors", "hash_shapes"]
+__all__ = ["Hash", "HashFunction", "ProjectionHash", "hash_from_tensors", "hash_specs"]
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 
@@ -29,14 +31,14 @@ class HashFunction(Protocol):
     def n_leaves(self) -> int:
         """Number of leaves; leaf ids are below it."""
 
-    def route(self, descriptors: Float32Array, norms: Float32Array | None = None) -> Int32Array:
-        """Leaf ids (n,) of descriptors (n, d)."""
+    def route(self, descriptors: Float32Array | Descriptors) -> Int32Array:
+        """Leaf ids (n,) of n descriptors."""
 
 
 class Hash(HashFunction, Protocol):
     """A hash function that a bundle can hold."""
 
-    def tensors(self) -> dict[str, Float32Array]:
+    def tensors(self) -> Tensors:
         """What a bundle stores of it, by name."""
 
 
@@ -57,30 +59,39 @@ class ProjectionHash:
         """Buckets, one for each combination of bits."""
         return int(2 ** self.offsets.shape[0])
 
-    def route(self, descriptors: Float32Array, norms: Float32Array | None = None) -> Int32Array:
-        """Bucket ids (n,) of descriptors (n, d); the norms play no part."""
-        del norms
+    def route(self, descriptors: Float32Array | Descriptors) -> Int32Array:
+        """Bucket ids (n,) of n descriptors."""
+        if isinstance(descriptors, Descriptors):
+            descriptors = descriptors.joined()
         leaf_ids = np.empty(descriptors.shape[0], np.int32)
         hash_bits(frozen(descriptors), self.directions, self.offsets, self.periodic, leaf_ids)
         return leaf_ids
 
-    def tensors(self) -> dict[str, Float32Array]:
+    def tensors(self) -> Tensors:
         """What a bundle stores of it, by name."""
         return {"hash_directions": self.directions, "hash_offsets": self.offsets}
 
 
-def hash_shapes(config: EngineConfig, width: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of the tensors that a bundle with this configuration stores of its hash."""
+def hash_specs(config: EngineConfig, width: int) -> dict[str, TensorSpec]:
+    """The tensors that a bundle with this configuration stores of its hash."""
     if config.hash == "tree":
         nodes = config.n_leaves - 1
-        return {"tree_vectors": (nodes, width), "tree_thresholds": (nodes,)}
-    return {"hash_directions": (config.depth, width), "hash_offsets": (config.depth,)}
+        return {
+            "tree_vectors": TensorSpec("int16", (nodes, width)),
+            "tree_thresholds": TensorSpec("int32", (nodes,)),
+        }
+    return {
+        "hash_directions": TensorSpec("float32", (config.depth, width)),
+        "hash_offsets": TensorSpec("float32", (config.depth,)),
+    }
 
 
 def hash_from_tensors(config: EngineConfig, tensors: Tensors) -> Hash:
     """The hash that a bundle's tensors hold."""
     if config.hash == "tree":
-        return Tree(tensors["tree_vectors"], tensors["tree_thresholds"])
+        vectors, thresholds = tensors["tree_vectors"], tensors["tree_thresholds"]
+        make = Tree.from_floats if vectors.dtype == np.float32 else Tree
+        return make(vectors, thresholds)
     return ProjectionHash(
         tensors["hash_directions"], tensors["hash_offsets"], periodic=config.hash == "sine"
     )

@@ -18,11 +18,12 @@ from service.engine.classifier import LinearClassifier, Prediction
 from service.engine.coding import Coder, Codes
 from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
 from service.engine.errors import BundleError, DescriptorError, ImageError
+from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash, hash_from_tensors
 from service.engine.image import ImageLimits
 from service.engine.manifest import Manifest
 from service.engine.stopwatch import Stopwatch
-from service.engine.tree import norms_of
+from service.engine.threads import Threads
 
 __all__ = ["Engine", "FeatureExtractor"]
 
@@ -36,10 +37,11 @@ _PROBE_TOLERANCE = 5e-3
 class FeatureExtractor:
     """Bytes to pooled vector: all of the engine that needs no classifier."""
 
-    def __init__(self, config: EngineConfig, hash_: Hash, coder: Coder) -> None:
+    def __init__(self, config: EngineConfig, hash_: Hash, coder: Coder, threads: int = 1) -> None:
         self.config = config
         self.hash = hash_
         self.coder = coder
+        self.threads = Threads(threads)
 
     def decode(self, data: bytes, limits: ImageLimits | None = None) -> Float32Array:
         """Encoded image -> grey float32 (h, w) in [0, 1] at working size."""
@@ -51,17 +53,21 @@ class FeatureExtractor:
 
     def encode(self, descriptors: Float32Array) -> Codes:
         """Descriptors (n, 128) -> codes; refuses what is not finite or not 128 wide."""
-        return self._encode(_valid_descriptors(descriptors))
+        return self._encode(Descriptors.of(_valid_descriptors(descriptors)))
 
-    def _encode(self, descriptors: Float32Array) -> Codes:
-        norms = norms_of(descriptors)
-        if not np.isfinite(norms).all():
-            first = int(np.flatnonzero(~np.isfinite(norms))[0])
-            raise DescriptorError(
-                f"descriptor {first} has a norm of {norms[first]}, expected finite values "
-                "whose squares add up to a float32"
-            )
-        return self.coder.encode(descriptors, self.hash.route(descriptors, norms))
+    def _encode(self, descriptors: Descriptors) -> Codes:
+        leaf_ids = np.empty(len(descriptors), np.int32)
+        codes = Codes.empty(leaf_ids, self.config.nonzeros)
+
+        def fill(begin: int, end: int) -> None:
+            # Some at a time through both stages, so that they stay in the cache.
+            for place, part in descriptors.parts(begin, end):
+                _check_lengths(part, place.start)
+                leaf_ids[place] = self.hash.route(part)
+                self.coder.encode_into(codes, place, part)
+
+        self.threads.split(fill, len(descriptors))
+        return codes
 
     def pool(self, codes: Codes, grid: tuple[int, int]) -> Float32Array:
         """Codes of a grid of (rows, cols) descriptors -> pooled vector (n_features,)."""
@@ -78,10 +84,9 @@ class FeatureExtractor:
         watch = watch or Stopwatch()
         gray = self.decode(data, limits)
         watch.lap("decode")
-        descriptors = self.describe(gray)
+        rows, cols, descriptors = sift.locate(gray, self.config.descriptor, self.threads)
         watch.lap("sift")
-        rows, cols, width = descriptors.shape
-        codes = self._encode(descriptors.reshape(rows * cols, width))
+        codes = self._encode(descriptors)
         watch.lap("coding")
         pooled = self.pool(codes, (rows, cols))
         watch.lap("pooling")
@@ -91,18 +96,21 @@ class FeatureExtractor:
 class Engine(FeatureExtractor):
     """One bundle, ready to classify images and to code descriptors."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, threads: int = 1) -> None:
         tensors, config = bundle.tensors, bundle.manifest.config
-        super().__init__(config, hash_from_tensors(config, tensors), _coder(bundle))
+        super().__init__(config, hash_from_tensors(config, tensors), _coder(bundle), threads)
         self.manifest: Manifest = bundle.manifest
         self.classifier = LinearClassifier(
             tensors["classifier_weights"], tensors["classifier_bias"]
         )
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Engine":
-        """The engine of the bundle in version folder `path`, its probes replayed."""
-        engine = cls(read_bundle(path))
+    def load(cls, path: str | os.PathLike[str], threads: int = 1) -> "Engine":
+        """The engine of the bundle in version folder `path`, its probes replayed.
+
+        `threads` work on one image together; their number does not change any answer.
+        """
+        engine = cls(read_bundle(path), threads)
         engine.replay_probes(str(path))
         return engine
 
@@ -158,6 +166,16 @@ def _coder(bundle: Bundle) -> Coder:
             tensors["table"], tensors["dictionary"], tensors["pseudo_inverses"]
         )
     return Coder(tensors["table"], tensors["dictionary"], tensors["inverse_grams"])
+
+
+def _check_lengths(descriptors: Descriptors, first: int) -> None:
+    lengths = descriptors.fixed.lengths
+    if not np.isfinite(lengths).all():
+        place = int(np.flatnonzero(~np.isfinite(lengths))[0])
+        raise DescriptorError(
+            f"descriptor {first + place} has no finite norm, expected finite values "
+            "whose squares add up to a float32"
+        )
 
 
 def _valid_descriptors(descriptors: object) -> Float32Array:

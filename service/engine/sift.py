@@ -6,21 +6,27 @@ one adds 4x4 pixels to a cell; Lazebnik's weighs each pixel by its place in the 
 costs more. No padding: every descriptor sees real pixels only.
 """
 
-from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, frozen
+from service.engine.arrays import Float32Array, UInt64Array, aligned_empty, frozen
 from service.engine.config import DESCRIPTOR_WIDTH, Descriptor
 from service.engine.errors import BrokenImageError
-from service.engine.kernels.sift import (
-    build_feature_map,
-    clamp_descriptors,
-    gather_descriptors,
-    sum_patches,
-)
+from service.engine.fixedpoint import Descriptors
+from service.engine.kernels.sift import build_feature_map, clamp_descriptors, sum_patches
+from service.engine.threads import ONE_THREAD, Threads
 
-__all__ = ["SMALLEST_SIDE", "STEPS", "derivative_filters", "describe", "grid_shape"]
+__all__ = [
+    "SMALLEST_SIDE",
+    "STEPS",
+    "Grid",
+    "derivative_filters",
+    "describe",
+    "grid_shape",
+    "locate",
+]
 
 # Pixels from one descriptor to the next. The paper says two for the fast one and nothing
 # for Lazebnik's. For a 300x200 image hers takes 2.7 times the fast one's time at a step of
@@ -38,6 +44,17 @@ LARGEST_VALUE = 0.2
 # A patch, and 2 pixels of filter on each side.
 _PATCH_SIDE = 16
 SMALLEST_SIDE = _PATCH_SIDE + 4
+
+
+_BANDS = 8
+
+
+class Grid(NamedTuple):
+    """Descriptors row by row, and how many there are each way."""
+
+    rows: int
+    cols: int
+    descriptors: Descriptors
 
 
 def derivative_filters() -> tuple[Float32Array, Float32Array]:
@@ -85,6 +102,12 @@ def grid_shape(height: int, width: int, descriptor: Descriptor) -> tuple[int, in
 
 def describe(gray: Float32Array, descriptor: Descriptor) -> Float32Array:
     """Descriptors on a regular grid: gray (h, w) in [0, 1] -> (rows, cols, 128)."""
+    rows, cols, descriptors = locate(gray, descriptor)
+    return descriptors.joined().reshape(rows, cols, DESCRIPTOR_WIDTH)
+
+
+def locate(gray: Float32Array, descriptor: Descriptor, threads: Threads = ONE_THREAD) -> Grid:
+    """The same descriptors where they lie, for whoever reads each of them once."""
     height, width = gray.shape
     if min(height, width) < SMALLEST_SIDE:
         raise BrokenImageError(
@@ -92,30 +115,42 @@ def describe(gray: Float32Array, descriptor: Descriptor) -> Float32Array:
             f"expected at least {SMALLEST_SIDE}x{SMALLEST_SIDE} for one descriptor"
         )
     grid = grid_shape(height, width, descriptor)
-    descriptors = np.empty((*grid, DESCRIPTOR_WIDTH), np.float32)
-    _FILLERS[descriptor](gray, descriptors)
-    return descriptors
+    if descriptor == "fast-sift":
+        return Grid(*grid, _fast(gray, grid, threads))
+    return Grid(*grid, _lazebnik(gray, grid))
 
 
-def _fill_fast(gray: Float32Array, descriptors: Float32Array) -> None:
-    rows, cols, _ = descriptors.shape
-    features = np.empty((rows + 6, cols + 6, 8), np.float32)
-    build_feature_map(frozen(gray), _SMOOTH, _DERIVE, _DIRECTIONS, features)
-    gather_descriptors(frozen(features), NORM_THRESHOLD, descriptors)
+def _fast(gray: Float32Array, grid: tuple[int, int], threads: Threads) -> Descriptors:
+    """Descriptors where they lie in the feature map."""
+    rows, cols = grid
+    features = aligned_empty((rows + 6, 2, (cols + 7) // 2, _BANDS), np.float32)
+
+    def fill(begin: int, end: int) -> None:
+        build_feature_map(frozen(gray), _SMOOTH, _DERIVE, _DIRECTIONS, begin, features[begin:end])
+
+    threads.split(fill, rows + 6)
+    return Descriptors(
+        frozen(features.reshape(-1)), _starts(rows, cols), 2 * features[0].size, NORM_THRESHOLD
+    )
 
 
-def _fill_lazebnik(gray: Float32Array, descriptors: Float32Array) -> None:
+@lru_cache(maxsize=32)
+def _starts(rows: int, cols: int) -> UInt64Array:
+    """Where the first cell of every descriptor lies in the feature map."""
+    half = (cols + 7) // 2
+    x = np.arange(cols)
+    cells = (2 * np.arange(rows)[:, None] + x % 2) * half + x // 2
+    return frozen((cells * _BANDS).reshape(-1).astype(np.uint64))
+
+
+def _lazebnik(gray: Float32Array, grid: tuple[int, int]) -> Descriptors:
     step = STEPS["lazebnik-sift"]
     # What the grid leaves over is left out on both sides, as in Lazebnik's code.
     top, left = ((side - SMALLEST_SIDE) % step // 2 for side in gray.shape)
-    rows, cols, width = descriptors.shape
-    sums = np.zeros((rows, width, cols), np.float32)
+    rows, cols = grid
+    sums = np.zeros((rows, DESCRIPTOR_WIDTH, cols), np.float32)
+    descriptors = np.empty((rows, cols, DESCRIPTOR_WIDTH), np.float32)
     centred = frozen(gray[top:, left:])
     sum_patches(centred, _SMOOTH, _DERIVE, _DIRECTIONS, _PATCH_WEIGHTS, step, sums)
     clamp_descriptors(frozen(sums), NORM_THRESHOLD, LARGEST_VALUE, descriptors)
-
-
-_FILLERS: dict[Descriptor, Callable[[Float32Array, Float32Array], None]] = {
-    "fast-sift": _fill_fast,
-    "lazebnik-sift": _fill_lazebnik,
-}
+    return Descriptors.of(descriptors.reshape(rows * cols, DESCRIPTOR_WIDTH))

@@ -3,60 +3,82 @@
 A complete tree in flat arrays: node i has children 2i + 1 and 2i + 2, leaves are
 numbered from the left. A branch that stopped early has zero vectors below it,
 which send everything left, so that its leaf is the leftmost one at the bottom.
+Decisions are made in fixed point; training sees them as float32.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int32Array, frozen
-from service.engine.kernels.tree import measure_norms, walk
+from service.engine.arrays import Float32Array, Int16Array, Int32Array, frozen
+from service.engine.fixedpoint import UNIT, Descriptors, quantise_rows
+from service.engine.kernels.tree import walk
 
 __all__ = ["Tree", "norms_of"]
+
+_LIMIT = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Decision vectors (2**depth - 1, d) and thresholds (2**depth - 1,), read-only."""
+    """Directions (2**depth - 1, w) and cuts (2**depth - 1,) in fixed point, read-only.
 
-    vectors: Float32Array
-    thresholds: Float32Array
+    Right where the product of a descriptor's direction with the node's exceeds the cut.
+    Beyond `width` columns, all of them if it is not given, there is only padding.
+    """
+
+    directions: Int16Array
+    cuts: Int32Array
+    width: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "vectors", frozen(self.vectors))
-        object.__setattr__(self, "thresholds", frozen(self.thresholds))
+        object.__setattr__(self, "directions", frozen(self.directions))
+        object.__setattr__(self, "cuts", frozen(self.cuts))
+
+    @classmethod
+    def from_floats(cls, vectors: Float32Array, thresholds: Float32Array) -> "Tree":
+        """The tree that goes right where x·v > t‖x‖: vectors (nodes, d), thresholds (nodes,)."""
+        directions, lengths = quantise_rows(vectors)
+        # The cosine of the angle is compared, so a vector's length divides its threshold.
+        # That of a zero vector is kept: it decides with the zero on the other side.
+        cosines = (thresholds / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        cuts = np.floor(cosines.astype(np.float64) * UNIT**2).clip(-_LIMIT, _LIMIT)
+        return cls(directions, cuts.astype(np.int32), vectors.shape[1])
+
+    @property
+    def vectors(self) -> Float32Array:
+        """Decision vectors of unit length, or zero."""
+        return self.directions[:, : self.width].astype(np.float32) / np.float32(UNIT)
+
+    @property
+    def thresholds(self) -> Float32Array:
+        """The cosine that a descriptor must exceed to go right."""
+        return (self.cuts / float(UNIT**2)).astype(np.float32)
 
     @property
     def depth(self) -> int:
         """Number of decisions from the root to a leaf."""
-        return int(self.thresholds.shape[0]).bit_length()
+        return int(self.cuts.shape[0]).bit_length()
 
     @property
     def n_leaves(self) -> int:
         """Leaves at the bottom, one more than the nodes."""
-        return int(self.thresholds.shape[0]) + 1
+        return int(self.cuts.shape[0]) + 1
 
-    def route(self, descriptors: Float32Array, norms: Float32Array | None = None) -> Int32Array:
-        """Leaf ids (n,) of descriptors (n, d); their norms are measured unless given."""
-        leaf_ids = np.empty(descriptors.shape[0], np.int32)
-        norms = norms_of(descriptors) if norms is None else norms
-        walk(
-            frozen(descriptors),
-            frozen(norms),
-            self.vectors,
-            self.thresholds,
-            self.depth,
-            leaf_ids,
-        )
+    def route(self, descriptors: Float32Array | Descriptors) -> Int32Array:
+        """Leaf ids (n,) of n descriptors."""
+        descriptors = Descriptors.of(descriptors)
+        leaf_ids = np.empty(len(descriptors), np.int32)
+        for place, part in descriptors.parts():
+            walk(*part.fixed, self.directions, self.cuts, self.depth, leaf_ids[place])
         return leaf_ids
 
-    def tensors(self) -> dict[str, Float32Array]:
+    def tensors(self) -> dict[str, Int16Array | Int32Array]:
         """What a bundle stores of it, by name."""
-        return {"tree_vectors": self.vectors, "tree_thresholds": self.thresholds}
+        return {"tree_vectors": self.directions, "tree_thresholds": self.cuts}
 
 
 def norms_of(descriptors: Float32Array) -> Float32Array:
     """Euclidean norms (n,) of descriptors (n, d); not finite if a value is not."""
-    norms = np.empty(descriptors.shape[0], np.float32)
-    measure_norms(frozen(descriptors), norms)
+    norms: Float32Array = np.sqrt(np.einsum("ij,ij->i", descriptors, descriptors))
     return norms

@@ -13,6 +13,7 @@ from service.engine import DescriptorError, EngineConfig, FeatureExtractor
 from service.engine.arrays import Float32Array, Float64Array, Int32Array
 from service.engine.coding import Coder, Codes
 from service.engine.tree import Tree
+from tests import reference
 from trainer import omp
 from trainer.config import FitConfig
 from trainer.dataset import scan
@@ -211,14 +212,14 @@ def test_extractor_pools_like_the_engine(drawn_images: Path) -> None:
     """With one atom, tree and OMP are the same code."""
     atom = np.full((1, 128), 128**-0.5, np.float32)
     config = EngineConfig(depth=1, n_atoms=1, nonzeros=1)
-    tree = Tree(np.zeros((1, 128), np.float32), np.zeros(1, np.float32))
+    tree = Tree.from_floats(np.zeros((1, 128), np.float32), np.zeros(1, np.float32))
     table: Int32Array = np.zeros((2, 1), np.int32)
     engine = FeatureExtractor(config, tree, Coder.from_table(table, atom))
     data = next(drawn_images.glob("disc/*.png")).read_bytes()
     np.testing.assert_allclose(
         OmpExtractor(config, OmpCoder(atom, 1)).pooled_vector(data),
         engine.pooled_vector(data),
-        atol=1e-6,
+        atol=reference.DIRECTION_ROUNDING,
     )
 
 

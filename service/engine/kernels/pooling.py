@@ -4,6 +4,8 @@ An atom that a descriptor does not use has the value zero there, so every maximu
 starts from zero.
 """
 
+import numpy as np
+
 from service.engine.arrays import Float32Array, Int32Array
 from service.engine.compiling import kernel
 
@@ -23,18 +25,21 @@ def pool_regions(
     """
     rows, cols, nonzeros = atom_ids.shape
     regions = pooled.shape[0]
-    for y in range(rows):
-        region_y = y * regions // rows
-        for x in range(cols):
-            region_x = x * regions // cols
-            for a in range(nonzeros):
-                channel = atom_ids[y, x, a]
-                value = values[y, x, a]
-                if value < 0:
-                    if sign_rule == RAW:
-                        continue
-                    value = -value
-                    if sign_rule == SPLIT:
-                        channel += n_atoms
-                if value > pooled[region_y, region_x, channel]:
-                    pooled[region_y, region_x, channel] = value
+    # No branches: signs are as good as random, and one value in four is a new maximum.
+    # A negative value that keeps its sign cannot exceed a maximum.
+    shift = np.uint64(n_atoms if sign_rule == SPLIT else 0)
+    flip = np.float32(1 if sign_rule == RAW else -1)
+    for region in range(regions * regions):
+        # Descriptor y lies in region ⌊y·regions/rows⌋. One region at a time stays in the cache.
+        region_y, region_x = region // regions, region % regions
+        channels = pooled[region_y, region_x]
+        top, bottom = -(-region_y * rows // regions), -(-(region_y + 1) * rows // regions)
+        left, right = -(-region_x * cols // regions), -(-(region_x + 1) * cols // regions)
+        for y in range(np.uint64(top), np.uint64(bottom)):
+            for x in range(np.uint64(left), np.uint64(right)):
+                for a in range(np.uint64(nonzeros)):
+                    value = values[y, x, a]
+                    negative = value < 0
+                    channel = np.uint64(atom_ids[y, x, a]) + (shift if negative else np.uint64(0))
+                    size = value * (flip if negative else np.float32(1))
+                    channels[channel] = max(channels[channel], size)

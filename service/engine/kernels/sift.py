@@ -2,7 +2,7 @@
 
 Arrays that live for one image row hold one orientation band after the other, so
 that every inner loop runs along x and becomes SIMD; only the finished feature
-map interleaves the eight bands of a cell, because a descriptor copies cells.
+map interleaves the eight bands of a cell, because a descriptor consists of cells.
 Both are in this file because they share their first steps: numba's cache would not
 notice a change in a part from another file.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from service.engine.arrays import Float32Array
 from service.engine.compiling import kernel, part
 
-__all__ = ["build_feature_map", "clamp_descriptors", "gather_descriptors", "sum_patches"]
+__all__ = ["build_feature_map", "clamp_descriptors", "sum_patches"]
 
 # Keeps 0/0 out of e²/m² at flat pixels; the smallest m² that matters, one grey
 # level of 16 bits, is 1e-10.
@@ -80,14 +80,17 @@ def build_feature_map(
     smooth: Float32Array,
     derive: Float32Array,
     directions: Float32Array,
+    first: int,
     features: Float32Array,
 ) -> None:
-    """Filters, bands, 2x2 sum-subsampling and 2x2 smoothing.
+    """Filters, bands, 2x2 sum-subsampling and 2x2 smoothing, for some rows of the map.
 
-    gray (h, w) -> features ((h - 4) // 2 - 1, (w - 4) // 2 - 1, 8).
+    Cells of even columns come before those of odd ones, because a descriptor takes every
+    second cell of a row: four cells that lie side by side like this. gray (h, w);
+    features (rows, 2, ⌈cols / 2⌉, 8) are the rows from `first`; cols is (w - 4) // 2 - 1.
     """
     width = gray.shape[1]
-    rows, cols = features.shape[0], features.shape[1]
+    rows, cols = features.shape[0], (width - 4) // 2 - 1
     columns = np.empty((2, width), np.float32)
     gradient = np.empty((2, width - 4), np.float32)
     bands = np.empty((8, width - 4), np.float32)
@@ -95,7 +98,7 @@ def build_feature_map(
     current = np.empty((8, cols + 1), np.float32)
     for row in range(rows + 1):
         bands[:] = 0
-        for y in range(2 * row, 2 * row + 2):
+        for y in range(2 * (first + row), 2 * (first + row) + 2):
             _filter_row(gray, y, smooth, derive, columns, gradient)
             _add_bands(gradient, directions, bands)
         for n in range(8):
@@ -104,41 +107,10 @@ def build_feature_map(
         if row > 0:
             for x in range(cols):
                 for n in range(8):
-                    features[row - 1, x, n] = (previous[n, x] + previous[n, x + 1]) + (
+                    features[row - 1, x % 2, x // 2, n] = (previous[n, x] + previous[n, x + 1]) + (
                         current[n, x] + current[n, x + 1]
                     )
         previous, current = current, previous
-
-
-@kernel
-def gather_descriptors(features: Float32Array, threshold: float, descriptors: Float32Array) -> None:
-    """Join 4x4 cells at distance two; scale those above `threshold` down to it.
-
-    The norm comes from the cells' own squared norms, each computed once and used
-    by sixteen descriptors. features (r + 6, c + 6, 8) -> descriptors (r, c, 128).
-    """
-    energy = np.empty(features.shape[:2], np.float32)
-    for y in range(features.shape[0]):
-        for x in range(features.shape[1]):
-            total = np.float32(0)
-            for n in range(8):
-                total += features[y, x, n] * features[y, x, n]
-            energy[y, x] = total
-    for y in range(descriptors.shape[0]):
-        for x in range(descriptors.shape[1]):
-            squared = np.float32(0)
-            for j in range(0, 8, 2):
-                for i in range(0, 8, 2):
-                    squared += energy[y + j, x + i]
-            scale = np.float32(1)
-            if squared > threshold * threshold:
-                scale = np.float32(threshold / np.sqrt(squared))
-            for j in range(4):
-                for i in range(4):
-                    for n in range(8):
-                        descriptors[y, x, (4 * j + i) * 8 + n] = (
-                            features[y + 2 * j, x + 2 * i, n] * scale
-                        )
 
 
 @part

@@ -12,7 +12,8 @@ from PIL import Image
 from service.engine import Bundle, Engine, EngineConfig, Manifest, Probe
 from service.engine.arrays import Float32Array, Float64Array, Int32Array
 from service.engine.coding import invert_grams
-from service.engine.hashing import hash_shapes
+from service.engine.hashing import hash_specs
+from service.engine.tree import Tree
 
 # The first example of a property compiles a kernel, so that a deadline would lie.
 PROPERTY = settings(max_examples=30, deadline=None)
@@ -67,16 +68,23 @@ def random_tensors(
     table = random_table(rng, config.n_leaves, config.n_atoms, config.nonzeros)
     dictionary = random_dictionary(rng, config.n_atoms)
     return {
-        **{
-            name: rng.normal(scale=1 if len(shape) > 1 else 0.3, size=shape).astype(np.float32)
-            for name, shape in hash_shapes(config, 128).items()
-        },
+        **_random_hash(config, rng),
         "table": table,
         "dictionary": dictionary,
         "inverse_grams": invert_grams(table, dictionary),
         "classifier_weights": random_descriptors(rng, config.n_features, n_labels),
         "classifier_bias": rng.normal(size=n_labels).astype(np.float32),
     }
+
+
+def _random_hash(config: EngineConfig, rng: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
+    """Directions and offsets at random, in the types that a bundle stores."""
+    (wide, narrow), specs = hash_specs(config, 128), hash_specs(config, 128)
+    vectors = rng.normal(size=specs[wide].shape).astype(np.float32)
+    offsets = rng.normal(scale=0.3, size=specs[narrow].shape).astype(np.float32)
+    if config.hash == "tree":
+        return dict(Tree.from_floats(vectors, offsets).tensors())
+    return {wide: vectors, narrow: offsets}
 
 
 def random_bundle(config: EngineConfig = CONFIG, *, seed: int = 0, n_probes: int = 1) -> Bundle:

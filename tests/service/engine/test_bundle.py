@@ -16,11 +16,12 @@ import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import save
+from safetensors.numpy import load_file, save
 
 from service.engine import Bundle, BundleError, Engine, Probe, read_bundle, write_bundle
 from service.engine.bundle import MANIFEST_FILE, TENSORS_FILE, expected_tensors
 from service.engine.manifest import TensorSpec
+from service.engine.tree import Tree
 from tests.service.engine.samples import LABELS, random_bundle, random_descriptors, random_png
 from tests.service.engine.test_coding import pseudo_inverses
 
@@ -390,7 +391,10 @@ def test_a_tensor_of_the_other_type_is_named(folder: Path, name: str) -> None:
         read_bundle(folder)
 
 
-@pytest.mark.parametrize("name", [name for name in BUNDLE.tensors if name != "table"])
+FLOATS = [name for name, tensor in BUNDLE.tensors.items() if tensor.dtype == np.float32]
+
+
+@pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_weight_that_is_not_finite_is_refused(folder: Path, name: str, value: float) -> None:
     tensors = copies()
@@ -494,7 +498,51 @@ def test_wrong_weights_under_true_digests_are_found_by_the_probes(folder: Path, 
         Engine.load(folder)
 
 
+# --- bundles of the first trainer --------------------------------------------------------
+
+
+def float_tree() -> Tensors:
+    tree = Tree(BUNDLE.tensors["tree_vectors"], BUNDLE.tensors["tree_thresholds"])
+    return {**copies(), "tree_vectors": tree.vectors, "tree_thresholds": tree.thresholds}
+
+
+def test_a_tree_in_float32_is_read_as_the_one_in_integers(folder: Path) -> None:
+    store_tensors(folder, float_tree())
+    found, expected = Engine.load(folder).hash, Engine(BUNDLE).hash
+    for name, tensor in expected.tensors().items():
+        np.testing.assert_array_equal(found.tensors()[name], tensor)
+
+
+def test_a_tree_half_in_float32_is_refused(folder: Path) -> None:
+    tensors = float_tree()
+    store_tensors(folder, {**tensors, "tree_thresholds": BUNDLE.tensors["tree_thresholds"]})
+    with refused("tensor tree_thresholds is int32 .*, expected float32"):
+        read_bundle(folder)
+
+
+def test_a_float32_tree_that_is_not_finite_is_refused(folder: Path) -> None:
+    tensors = float_tree()
+    tensors["tree_vectors"][0, 0] = np.nan
+    store_tensors(folder, tensors)
+    with refused("tensor tree_vectors has values that are not finite"):
+        read_bundle(folder)
+
+
 # --- writing -------------------------------------------------------------------------
+
+
+def test_tensors_that_fill_cache_lines_begin_at_one(folder: Path) -> None:
+    tensors = read_bundle(folder).tensors
+    whole = [tensor for tensor in tensors.values() if tensor.nbytes % 64 == 0]
+    assert len(whole) >= 2
+    assert not any(tensor.ctypes.data % 64 for tensor in whole)
+
+
+def test_the_library_reads_what_was_written(folder: Path) -> None:
+    found = load_file(folder / TENSORS_FILE)
+    assert set(found) == set(BUNDLE.tensors)
+    for name, tensor in BUNDLE.tensors.items():
+        np.testing.assert_array_equal(found[name], tensor)
 
 
 def test_writing_over_a_version_is_refused(folder: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from service.engine.arrays import Float32Array, Int32Array
 from service.engine.coding import Coder, Codes, invert_grams
 from tests import reference
-from tests.reference import EPSILON
+from tests.reference import DIRECTION_ROUNDING, EPSILON
 from tests.service.engine.samples import (
     AWKWARD_COUNTS,
     PROPERTY,
@@ -18,6 +18,9 @@ from tests.service.engine.samples import (
 )
 
 N_LEAVES, N_ATOMS = 8, 24
+
+# What rounding may change of a value, of a descriptor of length one and unit atoms.
+NEAR = DIRECTION_ROUNDING + 2 * 128 * EPSILON
 
 seeds = st.integers(0, 2**32 - 1)
 counts = st.sampled_from(AWKWARD_COUNTS)
@@ -51,15 +54,16 @@ class Case:
         return np.array(values).reshape(len(values), self.table.shape[1])
 
     def tolerance(self) -> reference.Floats:
-        """How far float32 can move a value, (n, 1).
+        """How far rounding can move a value, (n, 1).
 
-        Correlations round d times each, the stored inverse once, or 2d times where it
-        is made from a rounded pseudo-inverse P with ‖P‖² = tr G⁻¹; all of it is
+        Directions are rounded in each correlation, the stored inverse once, or 2d times
+        where it is made from a rounded pseudo-inverse P with ‖P‖² = tr G⁻¹; all of it is
         multiplied by the size of the inverse, of the atoms and of the descriptor.
         """
         width = self.descriptors.shape[1]
+        rounding = DIRECTION_ROUNDING + 2 * width * EPSILON
         bounds = [
-            3 * width * EPSILON * _inverse_trace(atoms) * np.linalg.norm(atoms) * np.linalg.norm(x)
+            rounding * _inverse_trace(atoms) * np.linalg.norm(atoms) * np.linalg.norm(x)
             for atoms, x in zip(self.atoms, self.descriptors, strict=True)
         ]
         return np.array(bounds).reshape(-1, 1)
@@ -166,7 +170,7 @@ def test_a_scaled_descriptor_has_scaled_values(seed: int, nonzeros: int, exponen
 def test_a_descriptor_that_is_an_atom_is_coded_by_it() -> None:
     case = Case(7, 0, 5)
     codes = case.coder.encode(case.dictionary[case.table[3, 2:3]], np.array([3], np.int32))
-    np.testing.assert_allclose(codes.values, [[0, 0, 1, 0, 0]], atol=1e3 * EPSILON)
+    np.testing.assert_allclose(codes.values, [[0, 0, 1, 0, 0]], atol=NEAR)
 
 
 def test_a_zero_descriptor_has_zero_values() -> None:
@@ -200,7 +204,7 @@ def test_dependent_atoms_give_the_code_of_smallest_norm(kind: str) -> None:
     values = coder.encode(descriptors, np.zeros(17, np.int32)).values
     expected = [reference.least_squares_code(dictionary, x) for x in descriptors]
     # As in Case.tolerance; the inverse on the kept directions is of size one here.
-    np.testing.assert_allclose(values, expected, rtol=0, atol=3 * 128 * EPSILON * 4)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=NEAR * 4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -211,7 +215,7 @@ def test_dependent_atoms_work_from_pseudo_inverses_too(kind: str) -> None:
     coder = Coder.from_pseudo_inverses(ONE_LEAF, dictionary, stored)
     values = coder.encode(descriptors, np.zeros(17, np.int32)).values
     expected = [reference.least_squares_code(dictionary, x) for x in descriptors]
-    np.testing.assert_allclose(values, expected, rtol=0, atol=3 * 128 * EPSILON * 4)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=NEAR * 4)
 
 
 def test_atoms_that_are_all_zero_give_zero_codes() -> None:
@@ -224,7 +228,7 @@ def test_an_atom_named_twice_shares_its_value() -> None:
     dictionary = random_dictionary(np.random.default_rng(5), 2)
     coder = Coder.from_table(np.array([[1, 1]], np.int32), dictionary)
     values = coder.encode(dictionary[1:], np.zeros(1, np.int32)).values
-    np.testing.assert_allclose(values, [[0.5, 0.5]], rtol=256 * EPSILON)
+    np.testing.assert_allclose(values, [[0.5, 0.5]], rtol=NEAR)
 
 
 @PROPERTY

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engine.arrays import Float32Array
+from service.engine.fixedpoint import Descriptors
 from service.engine.tree import Tree, norms_of
 from tests import reference
 from tests.reference import EPSILON, DecisionTree
@@ -14,17 +15,17 @@ from tests.service.engine.samples import AWKWARD_COUNTS, PROPERTY, random_descri
 seeds = st.integers(0, 2**32 - 1)
 counts = st.sampled_from(AWKWARD_COUNTS)
 depths = st.integers(1, 7)
-widths = st.sampled_from([1, 2, 7, 8, 15, 16, 17, 128])
+widths = st.sampled_from([1, 2, 7, 8, 15, 16, 17, 128, 129, 300])
 
 
 def random_tree(rng: np.random.Generator, depth: int, width: int = 128) -> Tree:
     nodes = 2**depth - 1
     thresholds = rng.normal(scale=0.5, size=nodes).astype(np.float32)
-    return Tree(random_descriptors(rng, nodes, width), thresholds)
+    return Tree.from_floats(random_descriptors(rng, nodes, width), thresholds)
 
 
 def single_node(vector: list[float], threshold: float) -> Tree:
-    return Tree(np.array([vector], np.float32), np.array([threshold], np.float32))
+    return Tree.from_floats(np.array([vector], np.float32), np.array([threshold], np.float32))
 
 
 @PROPERTY
@@ -47,16 +48,18 @@ def test_every_decision_is_the_oracle_s_up_to_rounding(
 
 
 @PROPERTY
-@given(seeds, counts, depths)
-def test_small_whole_numbers_route_exactly_as_the_oracle(seed: int, count: int, depth: int) -> None:
-    # Sums of products of small whole numbers are exact in float32, whatever their order.
+@given(seeds, counts, depths, widths)
+def test_directions_route_exactly_as_whole_numbers_do(
+    seed: int, count: int, depth: int, width: int
+) -> None:
     rng = np.random.default_rng(seed)
-    vectors = rng.integers(-2, 3, (2**depth - 1, 128)).astype(np.float32)
-    descriptors = rng.integers(-2, 3, (count, 128)).astype(np.float32)
-    thresholds = np.zeros(2**depth - 1, np.float32)
-    oracle = DecisionTree(vectors, thresholds)
-    expected = [reference.route(oracle, descriptor) for descriptor in descriptors]
-    assert Tree(vectors, thresholds).route(descriptors).tolist() == expected
+    tree = random_tree(rng, depth, width)
+    descriptors = Descriptors.of(random_descriptors(rng, count, width))
+    expected = [
+        reference.route_integers(tree.directions, tree.cuts, direction)
+        for direction in descriptors.fixed.directions
+    ]
+    assert tree.route(descriptors).tolist() == expected
 
 
 @pytest.mark.parametrize("count", AWKWARD_COUNTS)
@@ -95,18 +98,28 @@ def test_a_worked_example_compares_the_cosine_with_the_threshold(
     assert tree.route(np.array([descriptor], np.float32)).tolist() == [leaf]
 
 
-@pytest.mark.parametrize(
-    ("descriptor", "vector", "threshold"),
-    [
-        ([3.0, 4.0], [2.0, 1.0], 2.0),  # 10 = 2 * 5
-        ([5.0, 12.0], [-1.0, 1.5], 1.0),  # 13 = 1 * 13
-        ([-8.0, 6.0], [1.0, 0.5], -0.5),  # -5 = -0.5 * 10
-        ([0.0, 1.0], [1.0, 0.0], 0.0),  # a right angle
-    ],
-)
-def test_ties_go_left(descriptor: list[float], vector: list[float], threshold: float) -> None:
-    tree = single_node(vector, threshold)
-    assert tree.route(np.array([descriptor], np.float32)).tolist() == [0]
+@pytest.mark.parametrize("descriptor", [[3.0, 4.0], [-8.0, 6.0], [0.0, 1.0]])
+def test_ties_go_left(descriptor: list[float]) -> None:
+    row = np.array([descriptor], np.float32)
+    direction = Descriptors.of(row).fixed.directions
+    product = int(direction[0].astype(int) @ direction[0].astype(int))
+    leaf_ids = [
+        Tree(direction, np.array([cut], np.int32)).route(row)[0] for cut in (product, product - 1)
+    ]
+    assert leaf_ids == [0, 1]
+
+
+def test_a_right_angle_does_not_exceed_zero() -> None:
+    assert single_node([1.0, 0.0], 0.0).route(np.array([[0.0, 1.0]], np.float32)).tolist() == [0]
+
+
+@PROPERTY
+@given(seeds, depths, widths)
+def test_a_tree_made_float_and_fixed_again_is_the_same(seed: int, depth: int, width: int) -> None:
+    tree = random_tree(np.random.default_rng(seed), depth, width)
+    again = Tree.from_floats(tree.vectors, tree.thresholds)
+    np.testing.assert_array_equal(again.directions, tree.directions)
+    np.testing.assert_array_equal(again.cuts, tree.cuts)
 
 
 @pytest.mark.parametrize("threshold", [-1.0, -0.0, 0.0, 1.0])
@@ -128,7 +141,7 @@ def test_a_tree_of_zero_vectors_sends_everything_to_the_leftmost_leaf(
     seed: int, count: int, depth: int
 ) -> None:
     nodes = 2**depth - 1
-    tree = Tree(np.zeros((nodes, 128), np.float32), np.zeros(nodes, np.float32))
+    tree = Tree.from_floats(np.zeros((nodes, 128), np.float32), np.zeros(nodes, np.float32))
     assert not tree.route(random_descriptors(np.random.default_rng(seed), count)).any()
 
 
@@ -143,7 +156,9 @@ def test_a_branch_that_stopped_early_ends_in_its_leftmost_leaf(seed: int) -> Non
     vectors[below], thresholds[below] = 0, 0
     descriptors = random_descriptors(rng, 33)
     right = tree.route(descriptors) >= 8
-    np.testing.assert_array_equal(Tree(vectors, thresholds).route(descriptors)[right], 8)
+    np.testing.assert_array_equal(
+        Tree.from_floats(vectors, thresholds).route(descriptors)[right], 8
+    )
 
 
 @PROPERTY
@@ -160,7 +175,7 @@ def test_leaf_ids_depend_on_the_angle_alone(seed: int, count: int, exponent: int
 @given(seeds, st.lists(st.integers(0, 70), max_size=4))
 def test_leaf_ids_do_not_depend_on_the_batches(seed: int, cuts: list[int]) -> None:
     rng = np.random.default_rng(seed)
-    tree = Tree(random_descriptors(rng, 63), np.zeros(63, np.float32))
+    tree = Tree.from_floats(random_descriptors(rng, 63), np.zeros(63, np.float32))
     # Half of them differ by a rounding or so from lying on the root's boundary.
     descriptors = random_descriptors(rng, 70)
     root = tree.vectors[0] / np.linalg.norm(tree.vectors[0])
@@ -195,15 +210,6 @@ def test_a_descriptor_that_is_not_finite_or_too_large_has_no_finite_norm(value: 
     assert np.isfinite(norms_of(descriptors)).tolist() == [True, False, True]
 
 
-@PROPERTY
-@given(seeds, counts)
-def test_given_norms_route_as_measured_ones(seed: int, count: int) -> None:
-    rng = np.random.default_rng(seed)
-    tree, descriptors = random_tree(rng, 5), random_descriptors(rng, count)
-    found = tree.route(descriptors, norms_of(descriptors))
-    np.testing.assert_array_equal(found, tree.route(descriptors))
-
-
 @pytest.mark.parametrize("depth", [1, 2, 7])
 def test_depth_and_leaves_follow_from_the_nodes(depth: int) -> None:
     tree = random_tree(np.random.default_rng(0), depth, 4)
@@ -219,5 +225,5 @@ def test_a_strided_view_routes_like_its_copy() -> None:
 
 def test_the_arrays_of_a_tree_are_read_only() -> None:
     tree = random_tree(np.random.default_rng(2), 2)
-    assert not tree.vectors.flags.writeable
-    assert not tree.thresholds.flags.writeable
+    assert not tree.directions.flags.writeable
+    assert not tree.cuts.flags.writeable

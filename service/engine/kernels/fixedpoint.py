@@ -1,0 +1,88 @@
+"""Descriptors to directions in fixed point, and to plain float32."""
+
+import numpy as np
+
+from service.engine.arrays import Float32Array, Int16Array, UInt64Array
+from service.engine.compiling import kernel, part
+
+__all__ = ["join_runs", "quantise_runs"]
+
+# Constants of the type of an index: numba checks signed ones for being negative, inside
+# the loop, which keeps it from becoming SIMD.
+_RUN = np.uint64(32)
+_TWO, _THREE, _FOUR = np.uint64(2), np.uint64(3), np.uint64(4)
+_LANES = np.uint64(128)
+
+
+@part
+def _rounded(value: np.float32) -> np.int16:
+    return np.int16(min(np.rint(value), np.float32(32767)))
+
+
+@kernel
+def quantise_runs(
+    flat: Float32Array,
+    starts: UInt64Array,
+    stride: int,
+    longest: float,
+    directions: Int16Array,
+    lengths: Float32Array,
+) -> None:
+    """2**15·x/‖x‖ rounded, and ‖x‖ but at most `longest`, of every descriptor x.
+
+    128 values of x are four runs of 32 in `flat`, `stride` apart from `starts[i]`; what
+    is wider goes on after them. The four runs share one loop, because LLVM checks for
+    each loop anew whether input and output overlap: 0.7 ms for 15 000 descriptors instead
+    of 3.5. starts, lengths (n,); directions (n, w).
+    """
+    step = np.uint64(stride)
+    blocks = np.uint64(directions.shape[1]) // _LANES
+    for i in range(np.uint64(starts.shape[0])):
+        squared = np.float32(0)
+        for block in range(blocks):
+            a = starts[i] + block * _LANES
+            b, c, d = a + step, a + step + step, a + step + step + step
+            for k in range(_RUN):
+                squared += (
+                    flat[a + k] * flat[a + k]
+                    + flat[b + k] * flat[b + k]
+                    + flat[c + k] * flat[c + k]
+                    + flat[d + k] * flat[d + k]
+                )
+        norm = np.sqrt(squared)
+        scale = np.float32(32768) / norm if squared > 0 else np.float32(0)
+        for block in range(blocks):
+            a = starts[i] + block * _LANES
+            b, c, d = a + step, a + step + step, a + step + step + step
+            column = block * _LANES
+            for k in range(_RUN):
+                directions[i, column + k] = _rounded(flat[a + k] * scale)
+                directions[i, column + _RUN + k] = _rounded(flat[b + k] * scale)
+                directions[i, column + _RUN * _TWO + k] = _rounded(flat[c + k] * scale)
+                directions[i, column + _RUN * _THREE + k] = _rounded(flat[d + k] * scale)
+        # Written so that a length that is not a number becomes infinite.
+        lengths[i] = min(longest, norm)
+
+
+@kernel
+def join_runs(
+    flat: Float32Array,
+    starts: UInt64Array,
+    stride: int,
+    longest: float,
+    descriptors: Float32Array,
+) -> None:
+    """The descriptors themselves, those over `longest` scaled down to it. -> (n, 128)."""
+    step = np.uint64(stride)
+    for i in range(np.uint64(starts.shape[0])):
+        squared = np.float32(0)
+        for run in range(_FOUR):
+            for k in range(_RUN):
+                value = flat[starts[i] + run * step + k]
+                squared += value * value
+        scale = np.float32(1)
+        if squared > longest * longest:
+            scale = np.float32(longest / np.sqrt(squared))
+        for run in range(_FOUR):
+            for k in range(_RUN):
+                descriptors[i, run * _RUN + k] = flat[starts[i] + run * step + k] * scale
