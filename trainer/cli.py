@@ -115,6 +115,11 @@ def _add_fit(commands: Any) -> None:
         ("split-seed", int, "which of the random splits [0]"),
     ):
         settings.add_argument(f"--{name}", type=kind, help=explanation)
+    settings.add_argument(
+        "--given-groups",
+        metavar="FILE",
+        help="JSON or .npy lists of atom ids to choose active sets from [learned instead]",
+    )
     for name, choices in CHOICES.items():
         default = getattr(FitConfig(), name)
         settings.add_argument(f"--{name.replace('_', '-')}", choices=choices, help=f"[{default}]")

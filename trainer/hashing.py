@@ -5,12 +5,13 @@ Those are glued to the nearest full bucket, fewest bits apart, and use its activ
 only the look-up table changes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from service.engine.arrays import Float32Array, Float64Array, Int32Array
+from service.engine.coding import Coder
 from service.engine.hashing import Hash, ProjectionHash
 
 __all__ = ["Directions", "GluedHash", "HashSettings", "build_hash", "glue_buckets"]
@@ -51,10 +52,13 @@ class GluedHash:
         owners: Int32Array = self.owners[self.hash.route(descriptors, norms)]
         return owners
 
-    def spread(self, table: Int32Array) -> Int32Array:
-        """The look-up table for the bare hash: every bucket gets the row of its owner."""
-        rows: Int32Array = table[self.owners]
-        return rows
+    def spread(self, coder: Coder) -> Coder:
+        """A coder for the bare hash: every bucket gets the row of its owner."""
+        return replace(
+            coder,
+            table=coder.table[self.owners],
+            inverse_grams=coder.inverse_grams[self.owners],
+        )
 
 
 def build_hash(

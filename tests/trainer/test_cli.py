@@ -73,6 +73,37 @@ def test_fit_options_give_bundles_that_load(
     assert Engine.load(out / "1").classify(image)[0].label == "disc"
 
 
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--group-search", "greedy"), ("--hash", "tanh", "--depth", "4")],
+)
+def test_fit_with_given_groups_gives_a_bundle_whose_leaves_use_them(
+    drawn_images: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    out, file = tmp_path / "drawn", tmp_path / "groups.json"
+    groups = np.arange(63).reshape(21, 3)  # K-flats
+    file.write_text(json.dumps(groups.tolist()), "utf-8")
+    arguments = ["fit", str(drawn_images), "--out", str(out), *SMALL, *options]
+    assert main([*arguments, "--given-groups", str(file)]) == 0
+    engine = Engine.load(out / "1")
+    assert {tuple(sorted(row)) for row in engine.coder.table.tolist()} <= set(map(tuple, groups))
+    image = (drawn_images / "disc" / "000.png").read_bytes()
+    assert engine.classify(image)[0].label == "disc"
+
+
+def test_fit_refuses_given_groups_that_do_not_fit_before_it_trains(
+    drawn_images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "groups.json"
+    file.write_text("[[0, 64]]", "utf-8")
+    arguments = ["fit", str(drawn_images), "--out", str(tmp_path / "drawn"), *SMALL]
+    assert main([*arguments, "--given-groups", str(file)]) == 2
+    assert "group 0 names atom 64, expected ids from 0 to 63" in capsys.readouterr().err
+    assert main([*arguments, "--given-groups", str(file), "--checkpoint", "x"]) == 2
+    assert "a checkpoint beside given groups" in capsys.readouterr().err
+    assert not (tmp_path / "drawn").exists()
+
+
 def test_fit_with_lazebniks_sift_gives_a_bundle_that_classifies_by_it(
     drawn_images: Path, tmp_path: Path
 ) -> None:
