@@ -28,7 +28,7 @@ from trainer.sampling import Sample, SampleSettings, log_unreadable, sample_desc
 from trainer.train import CodeSettings, LearnedCodes
 from trainer.tree_building import TreeSettings, build_tree
 
-__all__ = ["WorkFiles", "fit"]
+__all__ = ["WorkFiles", "fit", "training_split"]
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def fit(
     """Train on `dataset` by `config`; no bundle is written."""
     started = time.monotonic()
     plan = _plan(config, files)
-    split = _split(dataset, config)
+    split = training_split(dataset, config)
     sample = _sample(dataset, split, config, files.scratch)
     model = _learn(sample, len(dataset.labels), plan)
     bundle = _bundle(
@@ -110,7 +110,8 @@ def _plan(config: FitConfig, files: WorkFiles) -> _Plan:
     return _Plan(config, read_groups(file), None)
 
 
-def _split(dataset: Dataset, config: FitConfig) -> Split:
+def training_split(dataset: Dataset, config: FitConfig) -> Split:
+    """The images to train on and those to test on; classes that cannot be learned are refused."""
     if len(dataset.labels) < 2:
         raise DataError(
             f"{dataset.root} has one class ({dataset.labels[0]}), "

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from service.engine import Engine
 from service.engine.bundle import TENSORS_FILE, read_bundle
@@ -183,6 +184,18 @@ def _one_class(root: Path) -> None:
         shutil.rmtree(root / kind)
 
 
+def _one_image(root: Path) -> None:
+    _one_class(root)
+    for path in sorted((root / "cross").iterdir())[1:]:
+        path.unlink()
+
+
+def _flat_images(root: Path) -> None:
+    for kind in ("black", "white"):
+        (root / kind).mkdir()
+        Image.new("L", (80, 80), 255 * (kind == "white")).save(root / kind / "0.png")
+
+
 def _class_without_images(root: Path) -> None:
     drawings.write_dataset(root)
     (root / "void").mkdir()
@@ -199,6 +212,8 @@ def _class_of_unreadable_files(root: Path) -> None:
     [
         (_empty, (), "has no sub-folders"),
         (_one_class, (), "has one class (cross)"),
+        (_one_image, (), "has one class (cross)"),
+        (_flat_images, (), "no descriptors: not one of the images is readable and shows anything"),
         (_class_without_images, (), "has no images for the classes void"),
         (_class_of_unreadable_files, (), "no readable training image for the classes disc"),
         (drawings.write_dataset, ("--depth", "16"), "are fewer than the 65536 leaves"),
@@ -219,6 +234,16 @@ def test_fit_on_useless_data_says_why_and_writes_nothing(
     assert main(["fit", str(images), "--out", str(out), *SMALL, *options]) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "models").exists()
+
+
+def test_fit_on_one_image_a_class_gives_a_bundle_that_knows_them(tmp_path: Path) -> None:
+    images = drawings.write_dataset(tmp_path / "images", per_class=1)
+    out = tmp_path / "drawn"
+    assert main(["fit", str(images), "--out", str(out), *SMALL]) == 0
+    engine = Engine.load(out / "1")
+    for kind in drawings.CLASSES:
+        data = (images / kind / "000.png").read_bytes()
+        assert engine.classify(data)[0].label == kind
 
 
 def test_fit_names_and_counts_unreadable_files_and_goes_on(

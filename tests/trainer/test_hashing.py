@@ -43,8 +43,10 @@ def test_sine_hash_is_periodic_along_its_directions() -> None:
     assert agree.mean() > 0.99
 
 
-def test_constant_points_are_safe() -> None:
-    points = np.ones((50, 6), np.float32)
+@pytest.mark.parametrize("n", [1, 50])
+@pytest.mark.parametrize("value", [0, 1])
+def test_constant_points_are_safe(value: float, n: int) -> None:
+    points = np.full((n, 6), value, np.float32)
     for periodic in (False, True):
         settings = HashSettings(3, "pca", periodic)
         hash_ = build_hash(points, settings, np.random.default_rng(0))

@@ -350,6 +350,11 @@ def test_more_atoms_than_descriptors_are_refused_by_learning(n_groups: int | Non
         learn_codes(points, tree, CodeSettings(51, 2, 1, n_groups), np.random.default_rng(0))
 
 
+def test_more_atoms_than_descriptors_are_refused_without_a_hash() -> None:
+    with pytest.raises(DataError, match="50 descriptors are fewer than the 51 atoms"):
+        learn_groups(_positive(50), CodeSettings(51, 2, 1, 3), np.random.default_rng(0))
+
+
 def _degenerate(kind: str) -> Float32Array:
     points = _positive(64)
     if kind == "all zero":
