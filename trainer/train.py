@@ -179,15 +179,10 @@ def _algorithm_2(
 def _iterate(run: _Run, state: TrainingState) -> TrainingState:
     dictionary = _with_unused_atoms_replaced(run, state)
     # 1: each bucket chooses a group
-    group_ids, current = None, state.table
-    if run.n_groups is not None:
-        choice = choose_groups(run.buckets, state.table, dictionary, run.rng)
-        group_ids, current = choice.group_ids, choice.table
+    group_ids, current = _choose_groups(run, state, dictionary)
     points = _by_group(run, group_ids)
     # 2: each group chooses its atoms
-    table = choose_active_sets(points, dictionary, run.settings.nonzeros)
-    if run.never_rises and len(current):
-        table = _better_sets(points, current, table, dictionary)
+    table = _choose_atoms(run, points, current, dictionary)
     # 3: the dictionary is updated
     dictionary, error = _updated_dictionary(run, points, table, dictionary)
     return TrainingState(
@@ -198,6 +193,30 @@ def _iterate(run: _Run, state: TrainingState) -> TrainingState:
         (*state.relative_errors, error),
         dict(run.rng.bit_generator.state),
     )
+
+
+def _choose_groups(
+    run: _Run, state: TrainingState, dictionary: Float32Array
+) -> tuple[Int32Array | None, Int32Array]:
+    """The group of each leaf, and the table by which the groups code their leaves so far."""
+    if run.n_groups is None:
+        return None, state.table
+    choice = choose_groups(run.buckets, state.table, dictionary, run.rng)
+    return choice.group_ids, choice.table
+
+
+def _choose_atoms(
+    run: _Run, points: LeafGroups, current: Int32Array, dictionary: Float32Array
+) -> Int32Array:
+    """The active sets (groups, m) of SOMP; being greedy, it may lose to the current ones."""
+    chosen = choose_active_sets(points, dictionary, run.settings.nonzeros)
+    if not run.never_rises or not len(current):
+        return chosen
+    before, after = (
+        np.bincount(points.leaf_ids, _residuals(points, table, dictionary), len(table))
+        for table in (current, chosen)
+    )
+    return np.where((before < after)[:, None], current, chosen)
 
 
 def _updated_dictionary(
@@ -215,17 +234,6 @@ def _updated_dictionary(
     if not run.never_rises or error <= (before := _relative_error(points, table, dictionary)):
         return updated, error
     return dictionary, before
-
-
-def _better_sets(
-    points: LeafGroups, current: Int32Array, chosen: Int32Array, dictionary: Float32Array
-) -> Int32Array:
-    """The active sets (groups, m) of SOMP, which is greedy, save where the current ones win."""
-    before, after = (
-        np.bincount(points.leaf_ids, _residuals(points, table, dictionary), len(table))
-        for table in (current, chosen)
-    )
-    return np.where((before < after)[:, None], current, chosen)
 
 
 def _by_group(run: _Run, group_ids: Int32Array | None) -> LeafGroups:

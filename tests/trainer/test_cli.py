@@ -288,6 +288,21 @@ def test_fit_with_descriptors_in_files_gives_the_same_tensors(
     assert not list(scratch.iterdir())
 
 
+def test_fit_by_ksvd_with_glued_leaves_in_files_gives_the_same_tensors(
+    drawn_images: Path, tmp_path: Path
+) -> None:
+    options = (*SMALL, "--groups", "20", "--dictionary-update", "ksvd")
+    for name in ("memory", "files"):
+        scratch = ("--scratch", str(tmp_path)) if name == "files" else ()
+        out = str(tmp_path / "models" / name)
+        assert main(["fit", str(drawn_images), "--out", out, *options, *scratch]) == 0
+    first, second = (
+        (tmp_path / "models" / name / "1" / TENSORS_FILE).read_bytes()
+        for name in ("memory", "files")
+    )
+    assert first == second
+
+
 def test_killed_fit_goes_on_from_its_checkpoint_to_the_same_tensors(
     drawn_images: Path, trained_bundle: Path, tmp_path: Path
 ) -> None:
