@@ -92,3 +92,36 @@ def test_every_module_that_the_readme_names_exists() -> None:
     named = re.findall(r"`((?:service|trainer)/[\w/.]+\.\w+)`", README)
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Algorithm 1, SOMP",
+        "Algorithm 2",
+        "given groups",
+        "l2 costs",
+        "K-flats",
+        "modified OMP",
+        "learned groups",
+        "least-squares update",
+        "K-SVD",
+        "unused atoms",
+        "unused groups",
+        "2-means tree",
+        "farthest insertion",
+        "hash s(h(Hx + b))",
+        "glued buckets",
+        "look-up table",
+        "online learning",
+        "OMP, the baseline",
+        "pyramidal pooling",
+        "sift grid",
+        "classification",
+    ],
+)
+def test_every_algorithm_of_the_paper_has_a_row_that_names_its_module(name: str) -> None:
+    table = README[README.index("| paper | here |") :].split("\n\n")[0]
+    rows = [row for row in table.splitlines() if name in row.split("|")[1]]
+    assert rows
+    assert all(re.search(r"`(?:service|trainer)/[\w/]+\.py`", row) for row in rows)

@@ -1,4 +1,4 @@
-"""`python -m trainer fit | evaluate | inspect | reproduce`: arguments in, text or JSON out."""
+"""`python -m trainer fit | evaluate | baseline | …`: arguments in, text or JSON out."""
 
 import argparse
 import json
@@ -10,15 +10,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from service.engine import Engine, LeafcodeError, write_bundle
 from service.engine.bundle import MODEL_NAME
-from trainer.config import CHOICES, FitConfig, load_config
+from trainer.baseline import OmpDictionary, measure_baseline
 from trainer.dataset import Dataset, LabelledImage, scan
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate import evaluate
 from trainer.fit import WorkFiles, fit
+from trainer.options import BASELINE_SETTINGS, add_settings, chosen_settings
 from trainer.report import (
     describe_bundle,
     evaluation_text,
@@ -42,6 +43,11 @@ _FIT_EXAMPLES = """examples:
   python -m trainer fit photos --out models/photos
   python -m trainer fit photos --out models/photos --atoms 2048 --train-per-class 30
   python -m trainer fit photos --out models/photos --config settings.toml
+"""
+
+_BASELINE_EXAMPLES = """examples:
+  python -m trainer baseline photos --train-per-class 30
+  python -m trainer baseline photos --train-per-class 30 --dictionary ksvd --config settings.toml
 """
 
 
@@ -70,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_fit(commands)
     _add_evaluate(commands)
+    _add_baseline(commands)
     _add_reproduce(commands)
     inspect = commands.add_parser("inspect", help="check a bundle and show what is in it")
     inspect.add_argument("bundle", type=Path, help="version folder, such as models/photos/1")
@@ -87,7 +94,6 @@ def _add_fit(commands: Any) -> None:
     )
     parser.add_argument("images", type=Path, help="folder with one sub-folder of images a class")
     parser.add_argument("--out", type=Path, required=True, help="MODELS/NAME, gets a new version")
-    parser.add_argument("--config", type=Path, help="TOML file with any of the settings below")
     parser.add_argument(
         "--checkpoint", type=Path, help="file to resume an interrupted run from, removed at the end"
     )
@@ -95,30 +101,7 @@ def _add_fit(commands: Any) -> None:
         "--scratch", type=Path, help="folder for descriptors that do not fit in memory [memory]"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    settings = parser.add_argument_group("settings (defaults in brackets)")
-    for name, kind, explanation in (
-        ("samples", int, "descriptors for tree and dictionary [500000]"),
-        ("depth", int, "depth of the tree [up to 13, at least 32 descriptors a leaf]"),
-        ("atoms", int, "atoms of the dictionary [1024]"),
-        ("nonzeros", int, "atoms a code may use [5]"),
-        ("iterations", int, "rounds of dictionary learning [5]"),
-        ("groups", int, "active sets that leaves share [one per leaf]"),
-        ("refinements", int, "sweeps that refit the tree's decisions to the codes [0]"),
-        ("smallest-bucket", int, "hash buckets with fewer descriptors are glued [16]"),
-        ("rounds", int, "rounds of 2-means a split [2]"),
-        ("radius", float, "pieces within this distance of their mean are not split [0]"),
-        ("max-side", int, "largest side of an image at work, in pixels [300]"),
-        ("regularisation", float, "C of the classifier [chosen on folds]"),
-        ("folds", int, "folds that choose it and calibrate probabilities [5]"),
-        ("seed", int, "the same seed gives the same tensors [0]"),
-        ("train-per-class", int, "train on so many images a class, test on the rest [all]"),
-        ("split-seed", int, "which of the random splits [0]"),
-    ):
-        settings.add_argument(f"--{name}", type=kind, help=explanation)
-    for name, choices in CHOICES.items():
-        default = getattr(FitConfig(), name)
-        settings.add_argument(f"--{name.replace('_', '-')}", choices=choices, help=f"[{default}]")
-    settings.add_argument("--exclude", action="append", metavar="CLASS", help="leave a class out")
+    add_settings(parser)
     parser.set_defaults(run=_fit)
 
 
@@ -132,6 +115,25 @@ def _add_evaluate(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=_evaluate)
+
+
+def _add_baseline(commands: Any) -> None:
+    parser = commands.add_parser(
+        "baseline",
+        help="measure exact OMP in place of the tree, all else as fit does it",
+        epilog=_BASELINE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("images", type=Path, help="folder with one sub-folder of images a class")
+    parser.add_argument(
+        "--dictionary",
+        choices=get_args(OmpDictionary),
+        default="spams",
+        help="online learning by SPAMS, or K-SVD in turns with OMP [spams]",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_settings(parser, BASELINE_SETTINGS)
+    parser.set_defaults(run=_baseline)
 
 
 def _add_reproduce(commands: Any) -> None:
@@ -196,9 +198,7 @@ def _reproduce_patches(options: argparse.Namespace) -> None:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    given = vars(options)
-    names = [field.name for field in fields(FitConfig) if given.get(field.name) is not None]
-    config = load_config(options.config, {name: given[name] for name in names})
+    config = chosen_settings(options)
     _check_target(options.out)
     dataset = scan(options.images, config.exclude)
     _log_skipped(dataset)
@@ -259,6 +259,19 @@ def _evaluate(options: argparse.Namespace) -> None:
     evaluation = evaluate(engine, images)
     log_unreadable(evaluation.unreadable)
     print(json.dumps(evaluation.to_json()) if options.json else evaluation_text(evaluation))
+
+
+def _baseline(options: argparse.Namespace) -> None:
+    config = chosen_settings(options)
+    dataset = scan(options.images, config.exclude)
+    _log_skipped(dataset)
+    evaluation = measure_baseline(dataset, config, options.dictionary)
+    if options.json:
+        facts = {"coder": "omp", "dictionary": options.dictionary}
+        print(json.dumps({**facts, **evaluation.to_json()}))
+    else:
+        print(f"OMP with a dictionary by {options.dictionary}")
+        print(evaluation_text(evaluation))
 
 
 def _test_images(

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from service.engine.config import ClassifierKind, Descriptor, EngineConfig, HashKind, SignRule
 from trainer.dictionary import DictionaryUpdate
 from trainer.errors import ConfigError
+from trainer.given_codes import GroupSearch
 from trainer.hashing import Directions
 
 __all__ = ["FitConfig", "load_config"]
@@ -23,6 +24,7 @@ class FitConfig:
 
     `depth` None: the deepest tree, up to 13, that leaves 32 descriptors a leaf.
     `groups` None: every leaf is a group; else the leaves are glued into that many.
+    `given_groups` names a file of groups to choose from instead; see `given_codes.py`.
     `regularisation` None: chosen on folds of the training images.
     `train_per_class` None: train on all images; else on that many of `split_seed`.
     `card` is free text about the data, its licence and the model's limits.
@@ -34,6 +36,8 @@ class FitConfig:
     nonzeros: int = 5
     iterations: int = 5
     groups: int | None = None
+    given_groups: str | None = None
+    group_search: GroupSearch = "exhaustive"
     dictionary_update: DictionaryUpdate = "least-squares"
     refinements: int = 0
     hash: HashKind = "tree"
@@ -89,23 +93,37 @@ class FitConfig:
         deepest = _LARGEST_AUTOMATIC_DEPTH if self.depth is None else self.depth
         if self.groups is not None:
             _require_whole("groups", self.groups, 1, 2**deepest)
-        if self.directions not in get_args(Directions):
-            raise ConfigError(
-                f"directions is {self.directions!r}, "
-                f"expected one of {', '.join(get_args(Directions))}"
-            )
+        for name in ("directions", "dictionary_update", "group_search"):
+            if getattr(self, name) not in CHOICES[name]:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)!r}, expected one of {', '.join(CHOICES[name])}"
+                )
         if self.refinements and self.hash != "tree":
             raise ConfigError("refinements are for the tree, expected 0 with another hash")
-        if self.dictionary_update not in get_args(DictionaryUpdate):
+        if self.given_groups is not None:
+            self._check_given_groups()
+
+    def _check_given_groups(self) -> None:
+        if not isinstance(self.given_groups, str) or not self.given_groups:
+            raise ConfigError(f"given_groups is {self.given_groups!r}, expected a file")
+        for name in ("groups", "refinements"):
+            if getattr(self, name):
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)} beside given_groups, expected none: "
+                    "it is for groups that are learned"
+                )
+        if self.dictionary_update != "least-squares":
             raise ConfigError(
                 f"dictionary_update is {self.dictionary_update!r}, "
-                f"expected one of {', '.join(get_args(DictionaryUpdate))}"
+                "expected 'least-squares' for given groups"
             )
 
     def to_json(self) -> dict[str, object]:
         """The settings as plain JSON values, without the card."""
         settings = asdict(self)
         del settings["card"]
+        if self.given_groups:  # where it was is nobody's business
+            settings["given_groups"] = Path(self.given_groups).name
         return {**settings, "pyramid": list(self.pyramid), "exclude": list(self.exclude)}
 
     def engine_config(self, depth: int, probability_scale: float = 1.0) -> EngineConfig:
@@ -138,6 +156,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "hash": get_args(HashKind),
     "directions": get_args(Directions),
     "dictionary_update": get_args(DictionaryUpdate),
+    "group_search": get_args(GroupSearch),
     "descriptor": get_args(Descriptor),
     "sign_rule": get_args(SignRule),
     "classifier": get_args(ClassifierKind),
@@ -145,8 +164,14 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 
 def load_config(path: Path | None, overrides: Mapping[str, Any]) -> FitConfig:
-    """Defaults, then the TOML file at `path`, then `overrides`."""
-    settings = {**(_read_toml(path) if path else {}), **overrides}
+    """Defaults, then the TOML file at `path`, then `overrides`.
+
+    A file of groups that the TOML file names is found from where that file is.
+    """
+    settings = _read_toml(path) if path else {}
+    if path and isinstance(settings.get("given_groups"), str):
+        settings["given_groups"] = str(path.parent / settings["given_groups"])
+    settings = {**settings, **overrides}
     for name in ("pyramid", "exclude"):
         if isinstance(settings.get(name), list):
             settings[name] = tuple(settings[name])

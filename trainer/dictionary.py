@@ -33,6 +33,10 @@ DictionaryUpdate = Literal["least-squares", "ksvd"]
 # Added to the diagonal, relative to its mean, so that atoms used together always do
 # not make the system singular.
 _RIDGE = 1e-6
+# Summed squares of a group's residuals that are no direction any more.
+_NOTHING_LEFT = 1e-12
+# Descriptors of a large group that are in memory in float64 at a time.
+_ROWS = 2**12
 
 
 def first_dictionary(
@@ -131,12 +135,17 @@ def replace_unused_atoms(
 
 def _missing_direction(members: Float32Array, coder: Coder, place: int) -> Float32Array | None:
     """Principal component of what the active set at `place` leaves; None if that is nothing."""
-    residual = members.astype(np.float64)
-    codes = coder.encode(members, np.full(members.shape[0], place, np.int32))
-    residual -= codes.values @ coder.dictionary[coder.table[place]]
-    _, directions = np.linalg.eigh(residual.T @ residual)
-    direction = directions[:, -1].astype(np.float32)
-    return direction if np.linalg.norm(residual) > 1e-6 else None
+    moments = np.zeros((members.shape[1], members.shape[1]))
+    for begin in range(0, len(members), _ROWS):
+        points = members[begin : begin + _ROWS]
+        codes = coder.encode(points, np.full(len(points), place, np.int32))
+        residuals = points.astype(np.float64)
+        residuals -= codes.values @ coder.dictionary[coder.table[place]]
+        moments += residuals.T @ residuals
+    if np.trace(moments) <= _NOTHING_LEFT:
+        return None
+    _, directions = np.linalg.eigh(moments)
+    return directions[:, -1].astype(np.float32)
 
 
 def unit_rows(rows: Float32Array) -> Float32Array:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from service.engine import Engine, ImageError
 from service.engine.arrays import Float32Array
@@ -14,7 +15,7 @@ from trainer.errors import DataError
 from trainer.parallel import map_ordered
 from trainer.sampling import UnreadableImage
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "evaluate", "judge"]
 
 
 @dataclass(frozen=True)
@@ -60,17 +61,29 @@ def evaluate(engine: Engine, images: Sequence[LabelledImage]) -> Evaluation:
     labels = np.array(
         [im.label for im, r in zip(images, results, strict=True) if isinstance(r, np.ndarray)]
     )
-    scores = np.stack(rows)
+    unreadable = tuple(r for r in results if isinstance(r, UnreadableImage))
+    scale = engine.config.probability_scale
+    return judge(np.stack(rows), labels, engine.labels, scale, unreadable)
+
+
+def judge(
+    scores: Float32Array,
+    labels: npt.NDArray[np.int64],
+    names: Sequence[str],
+    probability_scale: float,
+    unreadable: tuple[UnreadableImage, ...] = (),
+) -> Evaluation:
+    """Figures of scores (n, n_labels) for images whose true labels (n,) are known."""
     predicted = scores.argmax(axis=1)
-    chances = probabilities(scores, engine.config.probability_scale)[np.arange(len(labels)), labels]
+    chances = probabilities(scores, probability_scale)[np.arange(len(labels)), labels]
     return Evaluation(
         class_accuracy={
-            engine.labels[label]: float((predicted[labels == label] == label).mean())
+            names[label]: float((predicted[labels == label] == label).mean())
             for label in np.unique(labels)
         },
         mean_class_accuracy=mean_class_accuracy(predicted, labels),
         accuracy=float((predicted == labels).mean()),
         log_loss=float(-np.log(np.maximum(chances, 1e-300)).mean()),
         n_test=len(labels),
-        unreadable=tuple(r for r in results if isinstance(r, UnreadableImage)),
+        unreadable=unreadable,
     )

@@ -12,13 +12,14 @@ import numpy as np
 
 from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.arrays import Float32Array
-from service.engine.coding import Coder
-from service.engine.hashing import Hash
+from service.engine.hashing import Hash, HashFunction
 from trainer.classifier_fit import ClassifierSettings, FittedClassifier, fit_classifier
 from trainer.config import FitConfig
 from trainer.dataset import Dataset, LabelledImage, Split
-from trainer.errors import DataError
+from trainer.errors import ConfigError, DataError
 from trainer.evaluate import evaluate
+from trainer.given_codes import GroupsFile, learn_given_codes, read_groups
+from trainer.groups import GroupStructure
 from trainer.hashing import HashSettings, build_hash, glue_buckets
 from trainer.learning import RunSettings, learn_hash_codes, learn_tree_codes
 from trainer.parallel import map_ordered
@@ -27,7 +28,7 @@ from trainer.sampling import Sample, SampleSettings, log_unreadable, sample_desc
 from trainer.train import CodeSettings, LearnedCodes
 from trainer.tree_building import TreeSettings, build_tree
 
-__all__ = ["WorkFiles", "fit"]
+__all__ = ["WorkFiles", "fit", "training_split"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,15 @@ class WorkFiles:
 
     checkpoint: Path | None = None
     scratch: Path | None = None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How to learn: the settings, the groups if they are given, a file to resume from."""
+
+    config: FitConfig
+    given: GroupStructure | None
+    checkpoint: Path | None
 
 
 @dataclass(frozen=True)
@@ -62,9 +72,10 @@ def fit(
 ) -> Bundle:
     """Train on `dataset` by `config`; no bundle is written."""
     started = time.monotonic()
-    split = _split(dataset, config)
+    plan = _plan(config, files)
+    split = training_split(dataset, config)
     sample = _sample(dataset, split, config, files.scratch)
-    model = _learn(sample, len(dataset.labels), config, files.checkpoint)
+    model = _learn(sample, len(dataset.labels), plan)
     bundle = _bundle(
         model,
         Manifest(
@@ -89,7 +100,18 @@ def fit(
     return Bundle(manifest, bundle.tensors)
 
 
-def _split(dataset: Dataset, config: FitConfig) -> Split:
+def _plan(config: FitConfig, files: WorkFiles) -> _Plan:
+    """Groups are read first: a file that does not fit must not cost an hour."""
+    if config.given_groups is None:
+        return _Plan(config, None, files.checkpoint)
+    if files.checkpoint is not None:
+        raise ConfigError("a checkpoint beside given groups, expected none: it is for learned ones")
+    file = GroupsFile(Path(config.given_groups), config.atoms, config.nonzeros, config.group_search)
+    return _Plan(config, read_groups(file), None)
+
+
+def training_split(dataset: Dataset, config: FitConfig) -> Split:
+    """The images to train on and those to test on; classes that cannot be learned are refused."""
     if len(dataset.labels) < 2:
         raise DataError(
             f"{dataset.root} has one class ({dataset.labels[0]}), "
@@ -122,9 +144,10 @@ def _sample(dataset: Dataset, split: Split, config: FitConfig, scratch: Path | N
     return sample
 
 
-def _learn(sample: Sample, n_labels: int, config: FitConfig, checkpoint: Path | None) -> _Model:
+def _learn(sample: Sample, n_labels: int, plan: _Plan) -> _Model:
+    config = plan.config
     depth = config.depth_for(len(sample.descriptors))
-    hash_, learned = _learn_hash_and_codes(sample.descriptors, depth, config, checkpoint)
+    hash_, learned = _learn_hash_and_codes(sample.descriptors, depth, plan)
     extractor = FeatureExtractor(config.engine_config(depth), hash_, learned.coder)
     pooled = _pooled_vectors(extractor, sample.images)
     logger.info("%d pooled vectors of %d features", *pooled.shape)
@@ -136,22 +159,34 @@ def _learn(sample: Sample, n_labels: int, config: FitConfig, checkpoint: Path | 
 
 
 def _learn_hash_and_codes(
-    descriptors: Float32Array, depth: int, config: FitConfig, checkpoint: Path | None
+    descriptors: Float32Array, depth: int, plan: _Plan
 ) -> tuple[Hash, LearnedCodes]:
+    config = plan.config
     if config.hash == "tree":
         tree = build_tree(descriptors, TreeSettings(depth, config.rounds, config.radius))
         logger.info("tree of depth %d, %d leaves", depth, tree.n_leaves)
-        return learn_tree_codes(descriptors, tree, _run_settings(config, checkpoint))
+        if plan.given is None:
+            return learn_tree_codes(descriptors, tree, _run_settings(plan))
+        return tree, _learn_codes(descriptors, tree, plan)
     settings = HashSettings(depth, config.directions, config.hash == "sine", config.smallest_bucket)
     bare = build_hash(descriptors, settings, np.random.default_rng([config.seed, 2]))
     glued = glue_buckets(bare, descriptors, config.smallest_bucket)
     logger.info("hash of %d bits, %d full buckets", depth, len(np.unique(glued.owners)))
-    learned = learn_hash_codes(descriptors, glued, _run_settings(config, checkpoint))
-    table = glued.spread(learned.coder.table)
-    return bare, replace(learned, coder=Coder.from_table(table, learned.coder.dictionary))
+    learned = _learn_codes(descriptors, glued, plan)
+    return bare, replace(learned, coder=glued.spread(learned.coder))
 
 
-def _run_settings(config: FitConfig, checkpoint: Path | None) -> RunSettings:
+def _learn_codes(descriptors: Float32Array, hash_: HashFunction, plan: _Plan) -> LearnedCodes:
+    """Codes for a hash that stays as it is, with the groups given or learned."""
+    run = _run_settings(plan)
+    if plan.given is None:
+        return learn_hash_codes(descriptors, hash_, run)
+    rng = np.random.default_rng(run.seed)
+    return learn_given_codes(descriptors, hash_, plan.given, run.codes, rng)
+
+
+def _run_settings(plan: _Plan) -> RunSettings:
+    config = plan.config
     codes = CodeSettings(
         config.atoms,
         config.nonzeros,
@@ -159,7 +194,7 @@ def _run_settings(config: FitConfig, checkpoint: Path | None) -> RunSettings:
         config.groups,
         config.dictionary_update,
     )
-    return RunSettings(codes, config.refinements, config.seed, checkpoint)
+    return RunSettings(codes, config.refinements, config.seed, plan.checkpoint)
 
 
 def _pooled_vectors(extractor: FeatureExtractor, images: Sequence[LabelledImage]) -> Float32Array:

@@ -6,6 +6,7 @@ projection error (section 2.3); without a hash every descriptor is a bucket (sec
 """
 
 from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +24,22 @@ from trainer.somp import (
     nearest_populated,
 )
 
-__all__ = ["best_groups", "choose_groups", "first_groups", "glue"]
+__all__ = ["GroupChoice", "best_groups", "choose_groups", "first_groups", "glue"]
 
 # Descriptors whose products with all atoms stay in a core's cache while every group
 # looks at them: 1 MB at 1024 atoms.
 _TILE = 256
+
+
+@dataclass(frozen=True)
+class GroupChoice:
+    """group_ids (leaves,), and the table (groups, m) by which each group codes its leaves now.
+
+    The row of a group that nobody chose is that of the group its bucket comes from.
+    """
+
+    group_ids: Int32Array
+    table: Int32Array
 
 
 def first_groups(
@@ -44,17 +56,20 @@ def first_groups(
 
 def choose_groups(
     buckets: LeafGroups, table: Int32Array, dictionary: Float32Array, rng: np.random.Generator
-) -> Int32Array:
-    """The group of every leaf (leaves,), each group of table (groups, m) used by someone.
+) -> GroupChoice:
+    """The group of every leaf, each group of table (groups, m) used by someone.
 
     There must be at least as many populated leaves as groups. A leaf without
     descriptors follows the populated leaf before it.
     """
     inverses = invert_grams(table, dictionary).astype(np.float64)
-    group_ids = best_groups(buckets, table, inverses, dictionary)
-    populated = buckets.populated
-    group_ids[populated] = _occupy_unused(group_ids[populated], table.shape[0], rng)
-    return group_ids[nearest_populated(buckets)]
+    best = best_groups(buckets, table, inverses, dictionary)
+    group_ids, populated = best.copy(), buckets.populated
+    group_ids[populated] = _occupy_unused(best[populated], table.shape[0], rng)
+    moved = populated[group_ids[populated] != best[populated]]
+    current = table.copy()
+    current[group_ids[moved]] = table[best[moved]]
+    return GroupChoice(group_ids[nearest_populated(buckets)], current)
 
 
 def glue(buckets: LeafGroups, group_ids: Int32Array, n_groups: int) -> LeafGroups:

@@ -3,12 +3,14 @@
 The Lloyd-like loop: every descriptor goes to the group with the smallest error, its
 coefficients and then the dictionary solve least squares, and the energy never rises.
 Disjoint groups are K-flats. All in float64, because that promise holds only as far as
-the arithmetic does. `greedy_groups.py` is for groups too many to list.
+the arithmetic does. Given a hash, the descriptors of a bucket choose together (section
+2.3). `greedy_groups.py` is for groups too many to try, `given_codes.py` makes a coder.
 """
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -19,7 +21,7 @@ from trainer.errors import DataError
 from trainer.group_choice import best_groups
 from trainer.kernels.dictionary import accumulate_normal_equations
 from trainer.parallel import map_ordered
-from trainer.somp import each_alone
+from trainer.somp import LeafGroups, each_alone, nearest_populated
 
 __all__ = [
     "GivenGroups",
@@ -29,12 +31,15 @@ __all__ = [
     "disjoint_groups",
     "given_groups",
     "learn_dictionary",
+    "learn_together",
 ]
 
 logger = logging.getLogger(__name__)
 
 # Directions of a group with a smaller share of its (scaled) system are not used.
 _SMALLEST_EIGENVALUE = 1e-10
+# The engine computes in float32, and drops more.
+_SMALLEST_SERVED_EIGENVALUE = 1e-4
 # Pull towards the old dictionary, relative to the mean moment: it settles atoms that
 # the codes leave undetermined, and unlike a pull towards zero cannot raise the energy.
 _PULL = 1e-10
@@ -57,8 +62,11 @@ class GroupStructure(Protocol):
     def has_costs(self) -> bool:
         """Whether the lengths of atoms matter; else they are kept at one."""
 
-    def encode(self, descriptors: Float32Array, dictionary: Float64Array) -> GroupCodes:
-        """Codes of descriptors (n, d), each within one allowed active set."""
+    def encode_together(self, buckets: LeafGroups, dictionary: Float64Array) -> GroupCodes:
+        """Codes of all descriptors, those of a leaf within the same allowed active set."""
+
+    def of_leaves(self, buckets: LeafGroups, dictionary: Float64Array) -> "GivenGroups":
+        """The active set that each leaf chose, as one group per leaf."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class StructuredDictionary:
 class GivenGroups:
     """Groups side by side: table (L, m), present (L, m) and costs (L, m).
 
-    Smaller groups are filled up with their first atom, marked as not present.
+    Smaller groups are filled up with the lowest other atoms, marked as not present.
     """
 
     table: Int32Array
@@ -88,12 +96,24 @@ class GivenGroups:
 
     def choose(self, descriptors: Float32Array, dictionary: Float64Array) -> Int32Array:
         """The paper's g: the group (n,) with the smallest error, or error plus cost."""
-        inverses = self.inverses(dictionary)
-        return best_groups(each_alone(descriptors), self.table, inverses, dictionary)
+        return self.choose_together(each_alone(descriptors), dictionary)
+
+    def choose_together(self, buckets: LeafGroups, dictionary: Float64Array) -> Int32Array:
+        """The group of each leaf (leaves,), the best for all its descriptors together.
+
+        A leaf without descriptors follows the populated leaf before it.
+        """
+        best = best_groups(buckets, self.table, self.inverses(dictionary), dictionary)
+        return best[nearest_populated(buckets)]
 
     def encode(self, descriptors: Float32Array, dictionary: Float64Array) -> GroupCodes:
+        """Codes of descriptors (n, d), each within its best group."""
+        return self.encode_together(each_alone(descriptors), dictionary)
+
+    def encode_together(self, buckets: LeafGroups, dictionary: Float64Array) -> GroupCodes:
         """Within the best group z = (WᵀW + C)⁻¹Wᵀx, thus ‖x - Wz‖² + zᵀCz = ‖x‖² - xᵀWz."""
-        group_ids, inverses = self.choose(descriptors, dictionary), self.inverses(dictionary)
+        descriptors, inverses = buckets.descriptors, self.inverses(dictionary)
+        group_ids = self.choose_together(buckets, dictionary)[buckets.leaf_ids]
 
         def encode_rows(begin: int) -> tuple[Float64Array, Float64Array]:
             x = descriptors[begin : begin + _ROWS].astype(np.float64)
@@ -106,7 +126,14 @@ class GivenGroups:
         values, energies = (np.concatenate(column) for column in zip(*parts, strict=True))
         return GroupCodes(self.table[group_ids], values, energies)
 
-    def inverses(self, dictionary: Float64Array) -> Float64Array:
+    def of_leaves(self, buckets: LeafGroups, dictionary: Float64Array) -> "GivenGroups":
+        """The group that each leaf chose."""
+        chosen = self.choose_together(buckets, dictionary)
+        return GivenGroups(self.table[chosen], self.present[chosen], self.costs[chosen])
+
+    def inverses(
+        self, dictionary: Float64Array, smallest: float = _SMALLEST_EIGENVALUE
+    ) -> Float64Array:
         """(W_GᵀW_G + diag(cost))⁻¹ of every group (L, m, m), zero where nothing is present.
 
         Scaled to a unit diagonal before small eigenvalues are dropped, because with
@@ -124,20 +151,25 @@ class GivenGroups:
         diagonals = systems[:, places, places]
         scales = np.divide(1, np.sqrt(diagonals), out=np.zeros_like(diagonals), where=diagonals > 0)
         scaling = scales[:, :, None] * scales[:, None, :]
-        scaled = np.linalg.pinv(systems * scaling, rcond=_SMALLEST_EIGENVALUE, hermitian=True)
+        scaled = np.linalg.pinv(systems * scaling, rcond=smallest, hermitian=True)
         inverses: Float64Array = scaled * scaling
         return inverses
 
     def coder(self, dictionary: Float64Array) -> Coder:
         """The engine's coder, which takes the group of a descriptor as its leaf."""
-        inverses = self.inverses(dictionary).astype(np.float32)
+        inverses = self.inverses(dictionary, _SMALLEST_SERVED_EIGENVALUE).astype(np.float32)
         return Coder(self.table, dictionary.astype(np.float32), inverses)
 
 
 def given_groups(
-    groups: Sequence[Sequence[int]], costs: Sequence[Sequence[float]] | None = None
+    groups: Sequence[Sequence[int]],
+    costs: Sequence[Sequence[float]] | None = None,
+    width: int = 1,
 ) -> GivenGroups:
-    """Groups of atom ids, overlapping or not, of any sizes; costs c add c·z² per index."""
+    """Groups of atom ids, overlapping or not, of any sizes; costs c add c·z² per index.
+
+    The table is as wide as the largest group, and at least `width`.
+    """
     costs = [[0.0] * len(group) for group in groups] if costs is None else costs
     if not groups or len(costs) != len(groups):
         raise DataError(
@@ -146,11 +178,11 @@ def given_groups(
         )
     for row, (group, cost) in enumerate(zip(groups, costs, strict=True)):
         _check_group(row, group, cost)
-    shape = (len(groups), max(len(group) for group in groups))
+    shape = (len(groups), max(width, *(len(group) for group in groups)))
     result = GivenGroups(np.zeros(shape, np.int32), np.zeros(shape), np.zeros(shape))
     for row, (group, cost) in enumerate(zip(groups, costs, strict=True)):
-        result.table[row] = group[0]
-        result.table[row, : len(group)] = group
+        others = (atom for atom in range(shape[1]) if atom not in group)
+        result.table[row] = [*group, *islice(others, shape[1] - len(group))]
         result.present[row, : len(group)] = 1
         result.costs[row, : len(group)] = cost
     return result
@@ -177,20 +209,37 @@ def learn_dictionary(
     dictionary: Float32Array,
     iterations: int,
 ) -> StructuredDictionary:
-    """Codes of descriptors (n, d) and dictionary (K, d) in turn, from a first dictionary.
+    """Codes of descriptors (n, d) and dictionary (K, d) in turn, from a first dictionary."""
+    return learn_together(each_alone(descriptors), structure, dictionary, iterations)
+
+
+def learn_together(
+    buckets: LeafGroups,
+    structure: GroupStructure,
+    dictionary: Float32Array,
+    iterations: int,
+) -> StructuredDictionary:
+    """The same where the descriptors of a bucket choose one group together.
 
     With listed groups the energy never rises. Atoms that no code uses stay as they are.
     """
-    atoms = dictionary.astype(np.float64)
-    codes = structure.encode(descriptors, atoms)
+    atoms, descriptors = dictionary.astype(np.float64), buckets.descriptors
+    codes = structure.encode_together(buckets, atoms)
     energies = [float(codes.energies.sum())]
+    total = float(np.einsum("ij,ij->", descriptors, descriptors, dtype=np.float64)) or 1.0
     for iteration in range(iterations):
         atoms = _least_squares_atoms(descriptors, codes, atoms)
         if not structure.has_costs:  # the spans stay, and so does the energy
             atoms = _unit_atoms(atoms)
-        codes = structure.encode(descriptors, atoms)
+        codes = structure.encode_together(buckets, atoms)
         energies.append(float(codes.energies.sum()))
-        logger.info("iteration %d/%d: energy %.6g", iteration + 1, iterations, energies[-1])
+        logger.info(
+            "iteration %d/%d: relative error %.4f%s",
+            iteration + 1,
+            iterations,
+            energies[-1] / total,
+            " with costs" if structure.has_costs else "",
+        )
     return StructuredDictionary(atoms, codes, tuple(energies))
 
 

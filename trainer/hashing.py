@@ -5,12 +5,13 @@ Those are glued to the nearest full bucket, fewest bits apart, and use its activ
 only the look-up table changes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int32Array
+from service.engine.arrays import Float32Array, Float64Array, Int32Array
+from service.engine.coding import Coder
 from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash, ProjectionHash
 
@@ -21,6 +22,8 @@ Directions = Literal["random", "pca"]
 # A sine changes sign once per half period; with directions of this many standard
 # deviations to a half period, neighbours mostly agree and distant points do not.
 _DEVIATIONS_PER_HALF_PERIOD = 2.0
+# Descriptors that are in memory in float64 at a time.
+_ROWS = 2**12
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,13 @@ class GluedHash:
         owners: Int32Array = self.owners[self.hash.route(descriptors)]
         return owners
 
-    def spread(self, table: Int32Array) -> Int32Array:
-        """The look-up table for the bare hash: every bucket gets the row of its owner."""
-        rows: Int32Array = table[self.owners]
-        return rows
+    def spread(self, coder: Coder) -> Coder:
+        """A coder for the bare hash: every bucket gets the row of its owner."""
+        return replace(
+            coder,
+            table=coder.table[self.owners],
+            inverse_grams=coder.inverse_grams[self.owners],
+        )
 
 
 def build_hash(
@@ -82,11 +88,20 @@ def _directions(
     random = rng.normal(size=(settings.bits, width))
     random /= np.linalg.norm(random, axis=1, keepdims=True)
     if settings.directions == "pca":
-        covariance = np.cov(descriptors, rowvar=False, dtype=np.float64)
-        _, components = np.linalg.eigh(np.atleast_2d(covariance))
+        _, components = np.linalg.eigh(_scatter(descriptors))
         leading = components[:, ::-1].T[: settings.bits]
         random[: len(leading)] = leading
     return random.astype(np.float32)
+
+
+def _scatter(descriptors: Float32Array) -> Float64Array:
+    """Σ(x - mean)(x - mean)ᵀ (d, d), which has the directions of the covariance."""
+    mean = descriptors.mean(axis=0, dtype=np.float64)
+    scatter = np.zeros((len(mean), len(mean)))
+    for begin in range(0, len(descriptors), _ROWS):
+        centred = descriptors[begin : begin + _ROWS] - mean
+        scatter += centred.T @ centred
+    return scatter
 
 
 def glue_buckets(hash_: Hash, descriptors: Float32Array, smallest: int) -> GluedHash:

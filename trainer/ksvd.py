@@ -12,6 +12,7 @@ from service.engine.arrays import Float32Array, frozen
 from service.engine.coding import Codes
 from trainer.kernels.dictionary import subtract_reconstructions
 from trainer.kernels.ksvd import sweep_atoms
+from trainer.scratch import copied
 
 __all__ = ["Sweep", "sweep_ksvd", "update_by_ksvd"]
 
@@ -33,13 +34,13 @@ def sweep_ksvd(
 ) -> Sweep:
     """One sweep over all atoms; Σ‖x - Wz‖² never rises. The atoms of a code must differ.
 
-    Atoms that no code uses stay as they are.
+    Atoms that no code uses stay as they are. The residuals of mapped descriptors are mapped.
     """
     flat_ids = codes.atom_ids.ravel()
     users = np.argsort(flat_ids, kind="stable")
     counts = np.bincount(flat_ids, minlength=dictionary.shape[0])
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    residuals = np.array(descriptors, np.float32, order="C")
+    residuals = copied(descriptors)
     subtract_reconstructions(
         frozen(codes.atom_ids), frozen(codes.values), frozen(dictionary), residuals
     )

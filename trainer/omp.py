@@ -1,4 +1,4 @@
-"""The baseline of the paper's tables: the same pipeline with a greedy pursuit for the tree.
+"""The coder of the paper's baseline: a greedy pursuit in place of the tree.
 
 Every descriptor looks at the whole dictionary, by `spams.omp` of the package `spams-bin`
 (extra `bench`, loaded when first needed). What SPAMS calls OMP is its order-recursive
@@ -9,26 +9,30 @@ chosen ones, where plain OMP takes the largest correlation. On held-out SIFT (10
 
 import importlib
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from service.engine import DescriptorError, EngineConfig, ImageError, image, pooling, sift
+from service.engine import DescriptorError, EngineConfig, image, pooling, sift
 from service.engine.arrays import Float32Array, Int32Array, frozen
 from service.engine.coding import Codes
 from service.engine.tree import norms_of
-from trainer.classifier_fit import ClassifierSettings, fit_classifier, mean_class_accuracy
-from trainer.config import FitConfig
-from trainer.dataset import LabelledImage, Split
-from trainer.dictionary import first_dictionary
-from trainer.errors import ConfigError, DataError, TrainingError
-from trainer.parallel import map_ordered
-from trainer.sampling import SampleSettings, UnreadableImage, log_unreadable, sample_descriptors
+from trainer.dictionary import first_dictionary, residual_energies, unit_rows
+from trainer.errors import ConfigError, TrainingError
+from trainer.ksvd import sweep_ksvd
+from trainer.parallel import n_threads
 
-__all__ = ["OmpCoder", "OmpExtractor", "OnlineSettings", "evaluate_omp", "learn_online"]
+__all__ = [
+    "KsvdSettings",
+    "OmpCoder",
+    "OmpExtractor",
+    "OnlineSettings",
+    "learn_by_ksvd",
+    "learn_online",
+    "require_spams",
+]
+
 
 logger = logging.getLogger(__name__)
 
@@ -143,54 +147,45 @@ def learn_online(
     return atoms / _norms(atoms)  # SPAMS only sees to it that no atom is longer than one
 
 
-def evaluate_omp(split: Split, config: FitConfig, dictionary: Float32Array | None = None) -> float:
-    """Mean class accuracy on the test images of `split`, all else by `config`.
+@dataclass(frozen=True)
+class KsvdSettings:
+    """Atoms, nonzeros, and how often OMP and a sweep over all atoms take turns."""
 
-    A `dictionary` (K, d), such as one learned by K-SVD or with a tree, is taken as it is;
-    without one, SPAMS learns `config.atoms` atoms from the training images.
+    n_atoms: int
+    nonzeros: int
+    iterations: int
+
+
+def learn_by_ksvd(
+    descriptors: Float32Array, settings: KsvdSettings, rng: np.random.Generator
+) -> Float32Array:
+    """Dictionary (K, d) for descriptors (n, d) by OMP and K-SVD in turn (Aharon et al.).
+
+    An atom that no code uses becomes one of the descriptors that are coded worst.
     """
-    if dictionary is None:
-        dictionary = _learn_from_images(split.train, config)
-    engine_config = replace(config.engine_config(depth=1), n_atoms=len(dictionary))
-    extractor = OmpExtractor(engine_config, OmpCoder(dictionary, config.nonzeros))
-    pooled, labels = _pooled_vectors(extractor, split.train)
-    settings = ClassifierSettings(
-        config.classifier, config.regularisation, config.folds, config.seed
-    )
-    classifier = fit_classifier(pooled, labels, int(labels.max()) + 1, settings).classifier
-    pooled, labels = _pooled_vectors(extractor, split.test)
-    scores = np.stack([classifier.scores(vector) for vector in pooled])
-    return mean_class_accuracy(scores.argmax(axis=1), labels)
+    dictionary = first_dictionary(descriptors, settings.n_atoms, rng)
+    energy = float(np.einsum("ij,ij->", descriptors, descriptors, dtype=np.float64)) or 1.0
+    for iteration in range(settings.iterations):
+        codes = OmpCoder(dictionary, settings.nonzeros, n_threads()).encode(descriptors)
+        swept = sweep_ksvd(descriptors, codes, dictionary)
+        dictionary = swept.dictionary
+        errors = residual_energies(descriptors, swept.codes, dictionary)
+        unused = np.setdiff1d(np.arange(len(dictionary)), codes.atom_ids[codes.values != 0])
+        worst = np.argsort(-errors, kind="stable")[: len(unused)]
+        dictionary[unused[: len(worst)]] = unit_rows(descriptors[worst])
+        relative = float(errors.sum(dtype=np.float64)) / energy
+        logger.info(
+            "K-SVD iteration %d/%d: relative error %.4f",
+            iteration + 1,
+            settings.iterations,
+            relative,
+        )
+    return dictionary
 
 
-def _learn_from_images(images: Sequence[LabelledImage], config: FitConfig) -> Float32Array:
-    settings = SampleSettings(config.samples, config.max_side, config.seed, config.descriptor)
-    sample = sample_descriptors(images, settings)
-    return learn_online(
-        sample.descriptors,
-        OnlineSettings(config.atoms, config.nonzeros),
-        np.random.default_rng(config.seed),
-    )
-
-
-def _pooled_vectors(
-    extractor: OmpExtractor, images: Sequence[LabelledImage]
-) -> tuple[Float32Array, npt.NDArray[np.int64]]:
-    """Pooled vectors (n, n_features) and labels (n,) of the images that can be read."""
-
-    def pooled_vector(labelled: LabelledImage) -> Float32Array | UnreadableImage:
-        try:
-            return extractor.pooled_vector(labelled.path.read_bytes())
-        except (ImageError, OSError) as error:
-            return UnreadableImage(labelled.path, str(error))
-
-    results = list(map_ordered(pooled_vector, images, "pooled vectors"))
-    log_unreadable(result for result in results if isinstance(result, UnreadableImage))
-    read = [i for i, result in enumerate(results) if isinstance(result, np.ndarray)]
-    if not read:
-        raise DataError(f"none of the {len(images)} images is readable")
-    labels = np.array([images[i].label for i in read], np.int64)
-    return np.stack([np.asarray(results[i], np.float32) for i in read]), labels
+def require_spams() -> None:
+    """Refuse at once where SPAMS is not installed, not after the images were read."""
+    _spams()
 
 
 def _fill_free_places(atom_ids: Int32Array) -> None:

@@ -51,9 +51,10 @@ class LeafGroups:
 
     def only(self, leaves: Int32Array) -> "LeafGroups":
         """The descriptors of these leaves, which must be ascending, numbered from zero."""
-        kept = np.isin(self.leaf_ids, leaves)
+        kept = np.flatnonzero(np.isin(self.leaf_ids, leaves))
         new_ids = np.searchsorted(leaves, self.leaf_ids[kept]).astype(np.int32)
-        return group_by_leaf(self.descriptors[kept], new_ids, len(leaves))
+        starts = np.searchsorted(new_ids, np.arange(len(leaves) + 1)).astype(np.int32)
+        return LeafGroups(frozen(reordered(self.descriptors, kept)), new_ids, starts)
 
 
 def group_by_leaf(descriptors: Float32Array, leaf_ids: Int32Array, n_leaves: int) -> LeafGroups:

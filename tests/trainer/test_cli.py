@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from service.engine import Engine
 from service.engine.bundle import TENSORS_FILE, read_bundle
@@ -71,6 +72,37 @@ def test_fit_options_give_bundles_that_load(
     assert main(["fit", str(drawn_images), "--out", str(out), *SMALL, *options]) == 0
     image = (drawn_images / "disc" / "000.png").read_bytes()
     assert Engine.load(out / "1").classify(image)[0].label == "disc"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--group-search", "greedy"), ("--hash", "tanh", "--depth", "4")],
+)
+def test_fit_with_given_groups_gives_a_bundle_whose_leaves_use_them(
+    drawn_images: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    out, file = tmp_path / "drawn", tmp_path / "groups.json"
+    groups = np.arange(63).reshape(21, 3)  # K-flats
+    file.write_text(json.dumps(groups.tolist()), "utf-8")
+    arguments = ["fit", str(drawn_images), "--out", str(out), *SMALL, *options]
+    assert main([*arguments, "--given-groups", str(file)]) == 0
+    engine = Engine.load(out / "1")
+    assert {tuple(sorted(row)) for row in engine.coder.table.tolist()} <= set(map(tuple, groups))
+    image = (drawn_images / "disc" / "000.png").read_bytes()
+    assert engine.classify(image)[0].label == "disc"
+
+
+def test_fit_refuses_given_groups_that_do_not_fit_before_it_trains(
+    drawn_images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "groups.json"
+    file.write_text("[[0, 64]]", "utf-8")
+    arguments = ["fit", str(drawn_images), "--out", str(tmp_path / "drawn"), *SMALL]
+    assert main([*arguments, "--given-groups", str(file)]) == 2
+    assert "group 0 names atom 64, expected ids from 0 to 63" in capsys.readouterr().err
+    assert main([*arguments, "--given-groups", str(file), "--checkpoint", "x"]) == 2
+    assert "a checkpoint beside given groups" in capsys.readouterr().err
+    assert not (tmp_path / "drawn").exists()
 
 
 def test_fit_with_lazebniks_sift_gives_a_bundle_that_classifies_by_it(
@@ -152,6 +184,18 @@ def _one_class(root: Path) -> None:
         shutil.rmtree(root / kind)
 
 
+def _one_image(root: Path) -> None:
+    _one_class(root)
+    for path in sorted((root / "cross").iterdir())[1:]:
+        path.unlink()
+
+
+def _flat_images(root: Path) -> None:
+    for kind in ("black", "white"):
+        (root / kind).mkdir()
+        Image.new("L", (80, 80), 255 * (kind == "white")).save(root / kind / "0.png")
+
+
 def _class_without_images(root: Path) -> None:
     drawings.write_dataset(root)
     (root / "void").mkdir()
@@ -168,6 +212,8 @@ def _class_of_unreadable_files(root: Path) -> None:
     [
         (_empty, (), "has no sub-folders"),
         (_one_class, (), "has one class (cross)"),
+        (_one_image, (), "has one class (cross)"),
+        (_flat_images, (), "no descriptors: not one of the images is readable and shows anything"),
         (_class_without_images, (), "has no images for the classes void"),
         (_class_of_unreadable_files, (), "no readable training image for the classes disc"),
         (drawings.write_dataset, ("--depth", "16"), "are fewer than the 65536 leaves"),
@@ -188,6 +234,16 @@ def test_fit_on_useless_data_says_why_and_writes_nothing(
     assert main(["fit", str(images), "--out", str(out), *SMALL, *options]) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "models").exists()
+
+
+def test_fit_on_one_image_a_class_gives_a_bundle_that_knows_them(tmp_path: Path) -> None:
+    images = drawings.write_dataset(tmp_path / "images", per_class=1)
+    out = tmp_path / "drawn"
+    assert main(["fit", str(images), "--out", str(out), *SMALL]) == 0
+    engine = Engine.load(out / "1")
+    for kind in drawings.CLASSES:
+        data = (images / kind / "000.png").read_bytes()
+        assert engine.classify(data)[0].label == kind
 
 
 def test_fit_names_and_counts_unreadable_files_and_goes_on(
@@ -230,6 +286,21 @@ def test_fit_with_descriptors_in_files_gives_the_same_tensors(
     assert main([*arguments, "--scratch", str(scratch)]) == 0
     assert (out / "1" / TENSORS_FILE).read_bytes() == (trained_bundle / TENSORS_FILE).read_bytes()
     assert not list(scratch.iterdir())
+
+
+def test_fit_by_ksvd_with_glued_leaves_in_files_gives_the_same_tensors(
+    drawn_images: Path, tmp_path: Path
+) -> None:
+    options = (*SMALL, "--groups", "20", "--dictionary-update", "ksvd")
+    for name in ("memory", "files"):
+        scratch = ("--scratch", str(tmp_path)) if name == "files" else ()
+        out = str(tmp_path / "models" / name)
+        assert main(["fit", str(drawn_images), "--out", out, *options, *scratch]) == 0
+    first, second = (
+        (tmp_path / "models" / name / "1" / TENSORS_FILE).read_bytes()
+        for name in ("memory", "files")
+    )
+    assert first == second
 
 
 def test_killed_fit_goes_on_from_its_checkpoint_to_the_same_tensors(

@@ -71,3 +71,32 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
 )
 def test_automatic_depth_leaves_32_descriptors_a_leaf(n_descriptors: int, depth: int) -> None:
     assert FitConfig().depth_for(n_descriptors) == depth
+
+
+def test_a_file_of_groups_is_found_from_the_file_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text('given_groups = "groups.json"\n', "utf-8")
+    assert load_config(path, {}).given_groups == str(tmp_path / "groups.json")
+    assert load_config(path, {"given_groups": "mine.json"}).given_groups == "mine.json"
+
+
+def test_the_folder_of_a_file_of_groups_is_not_recorded() -> None:
+    assert FitConfig(given_groups="/home/me/groups.json").to_json()["given_groups"] == "groups.json"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"groups": 3}, "groups is 3 beside given_groups"),
+        ({"refinements": 1}, "refinements is 1 beside given_groups"),
+        ({"dictionary_update": "ksvd"}, "expected 'least-squares' for given groups"),
+        ({"group_search": "lucky"}, "expected one of exhaustive, greedy"),
+        ({"given_groups": ""}, "given_groups is '', expected a file"),
+        ({"given_groups": 3}, "given_groups is 3, expected a file"),
+    ],
+)
+def test_settings_that_do_not_go_with_given_groups_are_refused(
+    settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(None, {"given_groups": "groups.json", **settings})

@@ -84,15 +84,25 @@ def test_every_group_is_used_even_if_all_points_prefer_one(n_groups: int) -> Non
     dictionary = _unit(20, 8, rng)
     points = np.repeat(dictionary[:1], 12, axis=0)
     table = np.tile(np.array([0, 1], np.int32), (n_groups, 1))
-    chosen = choose_groups(each_alone(points), table, dictionary, rng)
+    chosen = choose_groups(each_alone(points), table, dictionary, rng).group_ids
     assert set(chosen) == set(range(n_groups))
+
+
+def test_a_group_that_nobody_chose_codes_its_bucket_by_the_atoms_that_did() -> None:
+    dictionary = np.eye(6, dtype=np.float32)
+    table = np.array([[0, 1], [2, 3], [4, 5]], np.int32)
+    points = np.eye(6, dtype=np.float32)[[0, 1, 2, 2]]  # nobody for the last group
+    choice = choose_groups(each_alone(points), table, dictionary, np.random.default_rng(0))
+    moved = int(np.flatnonzero(choice.group_ids == 2)[0])
+    np.testing.assert_array_equal(choice.table[2], table[[0, 0, 1, 1]][moved])
+    np.testing.assert_array_equal(choice.table[:2], table[:2])
 
 
 def test_an_empty_leaf_follows_the_populated_one_before_it() -> None:
     rng = np.random.default_rng(3)
     x, dictionary, table = _unit(30, 8, rng), _unit(20, 8, rng), _table(2, 20, 2, rng)
     buckets = group_by_leaf(x, np.repeat([1, 4, 6], 10).astype(np.int32), 8)
-    chosen = choose_groups(buckets, table, dictionary, rng)
+    chosen = choose_groups(buckets, table, dictionary, rng).group_ids
     np.testing.assert_array_equal(chosen[[0, 2, 3, 5, 7]], chosen[[1, 1, 1, 4, 6]])
 
 

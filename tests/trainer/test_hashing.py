@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from service.engine.arrays import Float32Array
+from service.engine.coding import Coder
 from service.engine.hashing import ProjectionHash
 from trainer.hashing import HashSettings, build_hash, glue_buckets
 
@@ -42,8 +43,10 @@ def test_sine_hash_is_periodic_along_its_directions() -> None:
     assert agree.mean() > 0.99
 
 
-def test_constant_points_are_safe() -> None:
-    points = np.ones((50, 6), np.float32)
+@pytest.mark.parametrize("n", [1, 50])
+@pytest.mark.parametrize("value", [0, 1])
+def test_constant_points_are_safe(value: float, n: int) -> None:
+    points = np.full((n, 6), value, np.float32)
     for periodic in (False, True):
         settings = HashSettings(3, "pca", periodic)
         hash_ = build_hash(points, settings, np.random.default_rng(0))
@@ -74,9 +77,13 @@ def test_fullest_bucket_owns_all_when_none_is_full() -> None:
     np.testing.assert_array_equal(glue_buckets(hash_, points, 5).owners, np.full(8, 2))
 
 
-def test_glued_route_and_table_agree() -> None:
+def test_glued_route_and_spread_coder_agree() -> None:
     hash_, points = _bits([9, 1, 0, 0, 3, 0, 0, 9])
     glued = glue_buckets(hash_, points, 5)
-    table = np.arange(8, dtype=np.int32)[:, None]
-    bare = glued.spread(table)[hash_.route(points)]
-    np.testing.assert_array_equal(bare[:, 0], glued.route(points))
+    atoms = np.linspace(1, 2, 8, dtype=np.float32)[:, None]  # of one value each
+    coder = Coder.from_table(np.arange(8, dtype=np.int32)[:, None], atoms)
+    ones = np.ones((len(points), 1), np.float32)
+    bare = glued.spread(coder).encode(ones, hash_.route(points))
+    expected = coder.encode(ones, glued.route(points))
+    np.testing.assert_array_equal(bare.atom_ids, expected.atom_ids)
+    np.testing.assert_array_equal(bare.values, expected.values)

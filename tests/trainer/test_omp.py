@@ -1,4 +1,4 @@
-"""OMP by SPAMS against a slow pursuit and scikit-learn, and the baseline end to end."""
+"""OMP by SPAMS against a slow pursuit and scikit-learn, and dictionaries for it."""
 
 import importlib
 from pathlib import Path
@@ -14,12 +14,16 @@ from service.engine.arrays import Float32Array, Float64Array, Int32Array
 from service.engine.coding import Coder, Codes
 from service.engine.tree import Tree
 from tests import reference
-from trainer import omp
-from trainer.config import FitConfig
-from trainer.dataset import scan
 from trainer.dictionary import first_dictionary
 from trainer.errors import ConfigError, TrainingError
-from trainer.omp import OmpCoder, OmpExtractor, OnlineSettings, evaluate_omp, learn_online
+from trainer.omp import (
+    KsvdSettings,
+    OmpCoder,
+    OmpExtractor,
+    OnlineSettings,
+    learn_by_ksvd,
+    learn_online,
+)
 
 pytest.importorskip("spams", reason="the extra bench (spams-bin) is not installed")
 
@@ -223,14 +227,32 @@ def test_extractor_pools_like_the_engine(drawn_images: Path) -> None:
     )
 
 
-def test_drawn_classes_are_told_apart(drawn_images: Path) -> None:
-    split = scan(drawn_images).split(8, 0)
-    config = FitConfig(samples=4000, atoms=48, nonzeros=3, folds=2)
-    assert evaluate_omp(split, config) > 0.8
+def test_ksvd_lowers_the_error_and_repeats_itself() -> None:
+    planted = _dictionary(30, 16)
+    rng = np.random.default_rng(0)
+    chosen = np.stack([rng.permutation(30)[:2] for _ in range(2000)])
+    x = np.einsum("nm,nmd->nd", rng.normal(size=(2000, 2)), planted[chosen]).astype(np.float32)
+    first, again = (
+        learn_by_ksvd(x, KsvdSettings(30, 2, 15), np.random.default_rng(0)) for _ in range(2)
+    )
+    start = first_dictionary(x, 30, np.random.default_rng(0))
+    errors = [
+        _relative_error(x, _dense(OmpCoder(atoms, 2).encode(x), 30), atoms)
+        for atoms in (start, first)
+    ]
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_allclose(np.linalg.norm(first, axis=1), 1, rtol=1e-5)
+    assert errors[1] < errors[0] / 2
 
 
-def test_a_given_dictionary_is_used(drawn_images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(omp, "learn_online")
-    split = scan(drawn_images).split(8, 0)
-    dictionary = np.abs(_dictionary(40, 128))
-    assert evaluate_omp(split, FitConfig(nonzeros=3, folds=2), dictionary) > 0.5
+def test_ksvd_gives_unused_atoms_to_descriptors_coded_worst() -> None:
+    """Three directions in two-point clusters; the copies of the first leave two unused."""
+    x = np.concatenate([np.repeat(np.eye(6, dtype=np.float32)[:1], 20, axis=0), np.eye(6)[:3]])
+    atoms = learn_by_ksvd(x.astype(np.float32), KsvdSettings(3, 1, 6), np.random.default_rng(0))
+    np.testing.assert_allclose(np.abs(atoms @ np.eye(6)[:3].T).max(axis=0), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["zero", "alike"])
+def test_ksvd_is_safe_with_degenerate_descriptors(kind: str) -> None:
+    x = np.zeros((20, 8), np.float32) if kind == "zero" else np.ones((20, 8), np.float32)
+    assert np.isfinite(learn_by_ksvd(x, KsvdSettings(5, 2, 3), np.random.default_rng(0))).all()
