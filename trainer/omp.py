@@ -9,7 +9,7 @@ chosen ones, where plain OMP takes the largest correlation. On held-out SIFT (10
 
 import importlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,14 @@ from trainer.errors import ConfigError, DataError, TrainingError
 from trainer.parallel import map_ordered
 from trainer.sampling import SampleSettings, UnreadableImage, log_unreadable, sample_descriptors
 
-__all__ = ["OmpCoder", "OmpExtractor", "OnlineSettings", "evaluate_omp", "learn_online"]
+__all__ = [
+    "OmpCoder",
+    "OmpExtractor",
+    "OnlineSettings",
+    "evaluate_omp",
+    "learn_online",
+    "prepare_pursuit",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -78,16 +85,8 @@ class OmpCoder:
 
     def _pursue(self, descriptors: Float32Array, codes: Codes) -> None:
         norms = _norms(self.dictionary)
-        columns = _spams().omp(
-            _columns(descriptors),
-            _columns(self.dictionary / norms),  # SPAMS takes unit norms for granted
-            L=self.nonzeros,
-            # Left out, SPAMS 2.6.14 reads uninitialised memory for them: float32 codes came
-            # out empty in half of all processes.
-            eps=0.0,
-            lambda1=0.0,
-            numThreads=self.threads,
-        )
+        atoms = self.dictionary / norms  # SPAMS takes unit norms for granted
+        columns = prepare_pursuit(descriptors, atoms, self.nonzeros, self.threads)()
         # Where no independent atom is left, SPAMS repeats one with the value 0.
         columns.sum_duplicates()
         columns.eliminate_zeros()
@@ -123,6 +122,16 @@ class OnlineSettings:
     nonzeros: int
     batches: int = 1000
     batch_size: int = 512
+
+
+def prepare_pursuit(
+    descriptors: Float32Array, unit_atoms: Float32Array, nonzeros: int, threads: int = 1
+) -> Callable[[], Any]:
+    """SPAMS's pursuit and nothing else, its inputs in place: codes (K, n), sparse by column."""
+    omp, x, atoms = _spams().omp, _columns(descriptors), _columns(unit_atoms)
+    # Left out, SPAMS 2.6.14 reads uninitialised memory for eps and lambda1: float32 codes
+    # came out empty in half of all processes.
+    return lambda: omp(x, atoms, L=nonzeros, eps=0.0, lambda1=0.0, numThreads=threads)
 
 
 def learn_online(
