@@ -117,8 +117,9 @@ def scaling_2(bench: Workbench) -> Figure:
         bench.models.bundle(),
         bench.images,
         separate_cores(2),
-        bench.settings.rounds,
-        bench.patience.seconds / 2,
+        # Many short rounds: each is an opportunity to find both cores undisturbed.
+        3 * bench.settings.rounds,
+        bench.patience.seconds / 8,
     )
     seconds = {"alone": 1 / throughput.alone, "together": 1 / throughput.together}
     return Figure(throughput.together / throughput.alone, seconds)
@@ -165,16 +166,16 @@ FIGURES: dict[str, Goal] = {
     "coding_vs_spams": Goal(coding_vs_spams, "SPAMS OMP / our coding", 220, 300, "50 (four cores)"),
     "coding_vs_sklearn": Goal(coding_vs_sklearn, "scikit-learn OMP / our coding"),
     "coding_k_independence": Goal(
-        coding_k_independence, "coding with K=1024 / with K=8192", 0.85, 0.95, ".94 (pipeline)"
+        coding_k_independence, "coding with few atoms / with many", 0.85, 0.95, ".94 (pipeline)"
     ),
     "pipeline_vs_gemm": Goal(pipeline_vs_gemm, "BLAS product / our whole pipeline", 7, 10),
     "sift_vs_opencv": Goal(sift_vs_opencv, "OpenCV's dense SIFT / ours", 300, 500),
-    "scaling_2": Goal(scaling_2, "two processes / one, images a second", 1.85, 1.95),
-    "threads_2": Goal(threads_2, "one thread / two threads, one image", 1.5, 1.8, "3.1 (four)"),
+    "scaling_2": Goal(scaling_2, "images a second, two processes / one", 1.85, 1.95),
+    "threads_2": Goal(threads_2, "seconds of one image, one thread / two", 1.5, 1.8, "3.1 (four)"),
     "frames_per_second": Goal(
-        frames_per_second, "321x481 JPEG to label, images a second", None, 100, "6.8"
+        frames_per_second, "photographs to labels, a second", None, 100, "6.8"
     ),
     "caltech_frames_per_second": Goal(
-        caltech_frames_per_second, "Caltech 101 to label, images a second", None, None, "32 (four)"
+        caltech_frames_per_second, "Caltech 101 to labels, a second", None, None, "32 (four)"
     ),
 }

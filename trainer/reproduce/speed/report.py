@@ -17,9 +17,9 @@ def speed_text(report: SpeedReport) -> str:
     """All tables, then what fell short and what is missing."""
     parts = [_inputs(report)]
     for table in tables(report):
-        parts.append("\n".join([table.title, *_aligned(table)]))
-        if report.stages and table.title.startswith("Stages"):
-            parts.append("\n".join(stage_bars(report.stages)))
+        parts.append("\n".join([table.title, *_bars(report, table), *_aligned(table)]))
+        if table.note:
+            parts.append(_wrapped(table.note))
     return "\n\n".join([*parts, "\n".join(_conclusions(report))])
 
 
@@ -28,11 +28,17 @@ def markdown_section(report: SpeedReport) -> str:
     parts = [_HEADING, _method(report)]
     for table in tables(report):
         parts.append(f"### {table.title}")
-        if report.stages and table.title.startswith("Stages"):
-            parts.append("\n".join(["```text", *stage_bars(report.stages), "```"]))
-            parts.append(_rates(report))
+        if bars := _bars(report, table):
+            parts.append("\n".join(["```text", *bars, "```"]))
         parts.append("\n".join(_piped(table)))
-    return "\n\n".join([*parts, *_conclusions(report)]) + "\n"
+        if table.note:
+            parts.append(_wrapped(table.note))
+    return "\n\n".join([*parts, "### Verdict", _listed(_conclusions(report))]) + "\n"
+
+
+def _bars(report: SpeedReport, table: Table) -> list[str]:
+    about_stages = table.header[0] == "stage"
+    return stage_bars(report.stages) if report.stages and about_stages else []
 
 
 def in_place_of_section(page: str, section: str) -> str:
@@ -54,26 +60,14 @@ def _inputs(report: SpeedReport) -> str:
 
 
 def _method(report: SpeedReport) -> str:
-    settings = report.settings
+    s = report.settings
     return _wrapped(
         f"`make bench` ({_inputs(report)}). Ratios of times taken in turns on the same core, the "
-        f"best of at least {settings.rounds} rounds each, one thread unless said. "
-        f"{settings.vectors} descriptors drawn at random over photographs that the model has "
-        f"not seen, depth {settings.depth}, {settings.atoms} atoms, {settings.nonzeros} nonzeros. "
-        f"Frames are counted with {2 * settings.atoms} atoms, as the paper's are."
-    )
-
-
-def _rates(report: SpeedReport) -> str:
-    if report.stages is None:
-        return ""
-    rates = report.stages.rates
-    return _wrapped(
-        "A floor is what the stage's multiply-adds take at the rate of a BLAS product "
-        f"({rates.multiply_adds / 1e9:.0f} billion a second) or its bytes at that of a copy "
-        f"({rates.bytes / 1e9:.1f} GB a second), whichever is longer, with every table entry "
-        "that is touched read from memory once. A stage whose tables stay in a cache can be "
-        "faster than that."
+        f"best of at least {s.rounds} rounds each, one thread unless said. {s.vectors} descriptors "
+        "drawn at random over photographs that the model has not seen, "
+        f"depth {s.depth}, {s.atoms} atoms ({s.many_atoms} are many), {s.nonzeros} nonzeros. "
+        f"Photographs are of {s.height}x{s.width} pixels, images of Caltech 101 of at most 300; "
+        f"how many a second is counted with {2 * s.atoms} atoms, as in the paper."
     )
 
 
@@ -84,6 +78,10 @@ def _conclusions(report: SpeedReport) -> list[str]:
         lines.append(f"{name} is {figure.value:.3g}, short of {goal.floor:g}.")
     lines += [f"{name} is missing: {reason}." for name, reason in report.missing.items()]
     return lines or ["Every figure reaches at least its floor."]
+
+
+def _listed(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _aligned(table: Table) -> list[str]:

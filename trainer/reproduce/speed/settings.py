@@ -34,7 +34,7 @@ class SpeedSettings:
     photographs: int = 4
     sklearn_vectors: int = 500
     rounds: int = 5
-    milliseconds: int = 1500
+    milliseconds: int = 2000
     width: int = 481
     height: int = 321
     made: int = 24

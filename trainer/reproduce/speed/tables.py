@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from trainer.reproduce.speed.curves import Point
 from trainer.reproduce.speed.figures import FIGURES, Goal
 from trainer.reproduce.speed.run import SpeedReport
-from trainer.reproduce.speed.stages import StageReport
+from trainer.reproduce.speed.stages import Rates, StageReport
 
 __all__ = ["Table", "stage_bars", "tables"]
 
@@ -24,6 +25,7 @@ class Table:
     title: str
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]
+    note: str = ""
 
     def aligns_left(self, column: int) -> bool:
         """Words, as against numbers."""
@@ -43,15 +45,37 @@ def tables(report: SpeedReport) -> Iterator[Table]:
             "Stages of one image and their floors",
             ("stage", "ms", "floor ms", "times the floor", "the floor is"),
             list(_stage_rows(report.stages)),
+            _floors(report.stages.rates),
         )
     for name, points in report.curves.items():
         columns = [key for key in points[0] if key != name]
-        header = (name, *(f"{column.replace('_', ' ')} ms" for column in columns))
+        header = (name, *(f"{_title(column)} ms" for column in columns))
         rows = [
             (f"{int(point[name])}", *(f"{1e3 * point[key]:.2f}" for key in columns))
             for point in points
         ]
-        yield Table(f"Growth by {name}", header, rows)
+        yield Table(f"Growth by {name}", header, rows, _growth(name, points))
+
+
+def _growth(name: str, points: list[Point]) -> str:
+    """How much longer the last point takes than the first."""
+    first, last = points[0], points[-1]
+    factors = [f"{_title(key)} {last[key] / first[key]:.2g} times" for key in first if key != name]
+    return f"{last[name] / first[name]:.2g} times the {name}: {', '.join(factors)} as long."
+
+
+def _title(workload: str) -> str:
+    return workload.replace("_", " ").replace("blas", "BLAS")
+
+
+def _floors(rates: Rates) -> str:
+    return (
+        "A floor is what the stage's multiply-adds take at the rate of a BLAS product "
+        f"({rates.multiply_adds / 1e9:.0f} billion a second) or its bytes at that of a copy "
+        f"({rates.bytes / 1e9:.1f} GB a second), whichever is longer, with every table entry "
+        "that is touched read from memory once. A stage whose tables stay in a cache can be "
+        "faster than that."
+    )
 
 
 def _figure_row(report: SpeedReport, name: str, goal: Goal) -> tuple[str, ...]:
