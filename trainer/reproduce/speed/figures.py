@@ -130,7 +130,7 @@ def threads_2(bench: Workbench) -> Figure:
     with pinned(separate_cores(2)):  # threads may start with the engine, and inherit it
         one, two = bench.models.load(), bench.models.load(threads=2)
     images = bench.images
-    best = bench.compare(
+    best = bench.compare_on_the_wall(
         {
             **each_of("one_thread", one.classify, images),
             **each_of("two_threads", two.classify, images),
@@ -144,7 +144,7 @@ def threads_2(bench: Workbench) -> Figure:
 def frames_per_second(bench: Workbench) -> Figure:
     """Photographs a second on one core, with twice the atoms as in the paper's figure."""
     engine = bench.models.load(_doubled(bench))
-    best = bench.compare(each_of("pipeline", engine.classify, bench.images))
+    best = bench.compare_on_the_wall(each_of("pipeline", engine.classify, bench.images))
     return Figure(1 / average("pipeline", best), {"pipeline": average("pipeline", best)})
 
 
@@ -152,7 +152,7 @@ def caltech_frames_per_second(bench: Workbench) -> Figure:
     """Images of Caltech 101 a second on one core, at most 300 pixels wide and high."""
     engine = bench.models.load(_doubled(bench), max_side=300)
     images = [path.read_bytes() for path in bench.photographs.caltech]
-    best = bench.compare(each_of("pipeline", engine.classify, images))
+    best = bench.compare_on_the_wall(each_of("pipeline", engine.classify, images))
     return Figure(1 / average("pipeline", best), {"pipeline": average("pipeline", best)})
 
 

@@ -47,12 +47,13 @@ def _draw_figures(axis: Any, report: SpeedReport) -> None:
     colours = [_GOOD if shares[name] >= 1 else _SHORT for name in names]
     axis.barh(names, [shares[name] for name in names], color=colours)
     for place, name in enumerate(names):
-        axis.text(0.02, place, f"{report.figures[name].value:.3g}", va="center", color="white")
+        value = f" {report.figures[name].value:.3g}"
+        axis.text(shares[name], place, value, va="center", color=_INK, fontsize=9)
         goal = FIGURES[name]
         if goal.floor and goal.aim:
             axis.plot(goal.aim / goal.floor, place, "D", color=_INK, markersize=4)
     axis.axvline(1, color=_INK, linewidth=1)
-    axis.set_title("Figures relative to what they must reach (line) and aim at", fontsize=10)
+    axis.set_title("Share of what must be reached (diamond: aim)", fontsize=10)
     axis.tick_params(labelsize=8)
 
 

@@ -53,7 +53,8 @@ def in_place_of_section(page: str, section: str) -> str:
 def _inputs(report: SpeedReport) -> str:
     text = f"one core of {report.machine['cpu']}, {report.seconds:.0f} s in all"
     if report.machine["load_average"] > 1:
-        text += f", load average {report.machine['load_average']:.1f} when it began"
+        load = report.machine["load_average"]
+        text += f", load average {load:.1f} when it began, which disturbs all time on the wall"
     if report.made:
         text += f"; made here because they are absent: images of {', '.join(report.made)}"
     return text
@@ -62,8 +63,12 @@ def _inputs(report: SpeedReport) -> str:
 def _method(report: SpeedReport) -> str:
     s = report.settings
     return _wrapped(
-        f"`make bench` ({_inputs(report)}). Ratios of times taken in turns on the same core, the "
-        f"best of at least {s.rounds} rounds each, one thread unless said. {s.vectors} descriptors "
+        "`python -m trainer reproduce speed --data <folder of both data sets> --markdown "
+        f"RESULTS.md`, as `make bench` does it: {_inputs(report)}. "
+        "Ratios of times taken in turns on the same core, the "
+        f"best of at least {s.rounds} rounds each, one thread unless said. Ratios on one core are "
+        "of CPU time, so that a busy machine does not lengthen the longer side; images a second "
+        f"and what takes two cores are of time on the wall. {s.vectors} descriptors "
         "drawn at random over photographs that the model has not seen, "
         f"depth {s.depth}, {s.atoms} atoms ({s.many_atoms} are many), {s.nonzeros} nonzeros. "
         f"Photographs are of {s.height}x{s.width} pixels, images of Caltech 101 of at most 300; "
