@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 DATA ?= ../shared/data/caltech101
+BENCH_DATA ?= ../shared/data
 
-.PHONY: help serve setup test lint format model examples clean
+.PHONY: help serve setup test lint format model bench examples clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -31,6 +32,9 @@ model: $(VENV)/.all ## train the next version of the embedded model (DATA=folder
 	$(BIN)/python -m trainer fit $(DATA) --out service/models/caltech101 \
 	    --config trainer/presets/caltech101.toml \
 	    --train-per-class 30 --split-seed 0 --exclude BACKGROUND_Google
+
+bench: $(VENV)/.all ## measure speed side by side, a few minutes; writes bench.json and bench.png
+	OMP_NUM_THREADS=1 $(BIN)/python -m trainer reproduce speed --data $(BENCH_DATA)
 
 examples: $(VENV)/.core ## draw the example images again
 	$(BIN)/python -m service.examples.draw

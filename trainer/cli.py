@@ -16,7 +16,7 @@ from service.engine import Engine, LeafcodeError, write_bundle
 from service.engine.bundle import MODEL_NAME
 from trainer.baseline import OmpDictionary, measure_baseline
 from trainer.dataset import Dataset, LabelledImage, scan
-from trainer.errors import ConfigError, DataError
+from trainer.errors import ConfigError, DataError, MeasurementError
 from trainer.evaluate import evaluate
 from trainer.fit import WorkFiles, fit
 from trainer.options import BASELINE_SETTINGS, add_settings, chosen_settings
@@ -32,6 +32,10 @@ from trainer.report import (
 )
 from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
 from trainer.reproduce.refinement import RefinementSettings, measure_refinement
+from trainer.reproduce.speed.plot import draw_speed
+from trainer.reproduce.speed.report import in_place_of_section, markdown_section, speed_text
+from trainer.reproduce.speed.run import measure_speed
+from trainer.reproduce.speed.settings import SpeedSettings
 from trainer.reproduce.training import TrainingCostSettings, measure_training
 from trainer.sampling import log_unreadable
 
@@ -158,6 +162,21 @@ def _add_reproduce(commands: Any) -> None:
     refinement.add_argument("--data", type=Path, required=True, help="one sub-folder a class")
     _add_numbers(refinement, RefinementSettings())
     refinement.set_defaults(run=_reproduce_refinement)
+    _add_speed(experiments)
+
+
+def _add_speed(experiments: Any) -> None:
+    speed = experiments.add_parser(
+        "speed", help="how fast, beside BLAS, SPAMS, OpenCV and scikit-learn; needs leafcode[bench]"
+    )
+    speed.add_argument(
+        "--data", type=Path, required=True, help="folder with berkeley and caltech101 below it"
+    )
+    speed.add_argument("--out", type=Path, default=Path(), help="gets bench.json and bench.png [.]")
+    speed.add_argument("--markdown", type=Path, help="page whose section on speed is replaced")
+    speed.add_argument("--models", type=Path, help="folder that keeps the models [temporary]")
+    _add_numbers(speed, SpeedSettings())
+    speed.set_defaults(run=_reproduce_speed)
 
 
 def _add_numbers(parser: argparse.ArgumentParser, defaults: Any) -> None:
@@ -167,6 +186,22 @@ def _add_numbers(parser: argparse.ArgumentParser, defaults: Any) -> None:
             f"--{name.replace('_', '-')}", type=int, default=default, help=f"[{default}]"
         )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _reproduce_speed(options: argparse.Namespace) -> None:
+    names = [field.name for field in fields(SpeedSettings)]
+    settings = SpeedSettings(**{name: getattr(options, name) for name in names})
+    options.out.mkdir(parents=True, exist_ok=True)
+    report = measure_speed(options.data, settings, options.models)
+    document = json.dumps(report.to_json(), indent=1)
+    (options.out / "bench.json").write_text(f"{document}\n", "utf-8")
+    print(document if options.json else speed_text(report))
+    draw_speed(report, options.out / "bench.png")
+    if options.markdown:
+        page = options.markdown.read_text("utf-8") if options.markdown.exists() else ""
+        options.markdown.write_text(in_place_of_section(page, markdown_section(report)), "utf-8")
+    if report.missing:
+        raise MeasurementError(f"not measured: {', '.join(report.missing)}")
 
 
 def _reproduce_refinement(options: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
 from service.engine import LeafcodeError
 
-__all__ = ["ConfigError", "DataError", "TrainingError"]
+__all__ = ["ConfigError", "DataError", "MeasurementError", "TrainingError"]
 
 
 class TrainingError(LeafcodeError):
@@ -15,3 +15,7 @@ class DataError(TrainingError):
 
 class ConfigError(TrainingError):
     """A setting is missing, unknown or out of range."""
+
+
+class MeasurementError(TrainingError):
+    """Something that a benchmark promises could not be measured."""

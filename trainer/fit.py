@@ -12,6 +12,7 @@ import numpy as np
 
 from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.arrays import Float32Array
+from service.engine.classifier import LinearClassifier
 from service.engine.hashing import Hash, HashFunction
 from trainer.classifier_fit import ClassifierSettings, FittedClassifier, fit_classifier
 from trainer.config import FitConfig
@@ -28,7 +29,7 @@ from trainer.sampling import Sample, SampleSettings, log_unreadable, sample_desc
 from trainer.train import CodeSettings, LearnedCodes
 from trainer.tree_building import TreeSettings, build_tree
 
-__all__ = ["WorkFiles", "fit", "training_split"]
+__all__ = ["WorkFiles", "bundle_of", "fit", "training_split"]
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +77,9 @@ def fit(
     split = training_split(dataset, config)
     sample = _sample(dataset, split, config, files.scratch)
     model = _learn(sample, len(dataset.labels), plan)
-    bundle = _bundle(
-        model,
+    bundle = bundle_of(
+        model.extractor,
+        model.fitted.classifier,
         Manifest(
             name=name,
             version=version,
@@ -207,17 +209,19 @@ def _pooled_vectors(extractor: FeatureExtractor, images: Sequence[LabelledImage]
     return pooled
 
 
-def _bundle(model: _Model, manifest: Manifest) -> Bundle:
-    coder = model.extractor.coder
+def bundle_of(
+    extractor: FeatureExtractor, classifier: LinearClassifier, manifest: Manifest
+) -> Bundle:
+    """All that was learned, under the names that a bundle stores it by."""
     return Bundle(
         manifest,
         {
-            **model.extractor.hash.tensors(),
-            "table": coder.table,
-            "dictionary": coder.dictionary,
-            "inverse_grams": coder.inverse_grams,
-            "classifier_weights": model.fitted.classifier.weights,
-            "classifier_bias": model.fitted.classifier.bias,
+            **extractor.hash.tensors(),
+            "table": extractor.coder.table,
+            "dictionary": extractor.coder.dictionary,
+            "inverse_grams": extractor.coder.inverse_grams,
+            "classifier_weights": classifier.weights,
+            "classifier_bias": classifier.bias,
         },
     )
 

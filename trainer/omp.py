@@ -9,10 +9,12 @@ chosen ones, where plain OMP takes the largest correlation. On held-out SIFT (10
 
 import importlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from service.engine import DescriptorError, EngineConfig, image, pooling, sift
 from service.engine.arrays import Float32Array, Int32Array, frozen
@@ -30,6 +32,7 @@ __all__ = [
     "OnlineSettings",
     "learn_by_ksvd",
     "learn_online",
+    "prepare_pursuit",
     "require_spams",
 ]
 
@@ -82,16 +85,8 @@ class OmpCoder:
 
     def _pursue(self, descriptors: Float32Array, codes: Codes) -> None:
         norms = _norms(self.dictionary)
-        columns = _spams().omp(
-            _columns(descriptors),
-            _columns(self.dictionary / norms),  # SPAMS takes unit norms for granted
-            L=self.nonzeros,
-            # Left out, SPAMS 2.6.14 reads uninitialised memory for them: float32 codes came
-            # out empty in half of all processes.
-            eps=0.0,
-            lambda1=0.0,
-            numThreads=self.threads,
-        )
+        atoms = self.dictionary / norms  # SPAMS takes unit norms for granted
+        columns = prepare_pursuit(descriptors, atoms, self.nonzeros, self.threads)()
         # Where no independent atom is left, SPAMS repeats one with the value 0.
         columns.sum_duplicates()
         columns.eliminate_zeros()
@@ -127,6 +122,16 @@ class OnlineSettings:
     nonzeros: int
     batches: int = 1000
     batch_size: int = 512
+
+
+def prepare_pursuit(
+    descriptors: npt.NDArray[Any], unit_atoms: npt.NDArray[Any], nonzeros: int, threads: int = 1
+) -> Callable[[], Any]:
+    """SPAMS's pursuit and nothing else, its inputs in place: codes (K, n), sparse by column."""
+    omp, x, atoms = _spams().omp, _columns(descriptors), _columns(unit_atoms)
+    # Left out, SPAMS 2.6.14 reads uninitialised memory for eps and lambda1: float32 codes
+    # came out empty in half of all processes.
+    return lambda: omp(x, atoms, L=nonzeros, eps=0.0, lambda1=0.0, numThreads=threads)
 
 
 def learn_online(

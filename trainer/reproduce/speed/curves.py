@@ -1,0 +1,119 @@
+"""How time grows with the dictionary, the tree, the nonzeros and the image.
+
+All points of a curve are timed in turns. Coding is that of the random descriptors, the
+pipeline that of one photograph from its bytes to its labels.
+"""
+
+from collections.abc import Callable
+from io import BytesIO
+
+from PIL import Image
+
+from service.engine import Engine
+from trainer.reproduce.speed.settings import ModelSize
+from trainer.reproduce.speed.workbench import Workbench
+from trainer.reproduce.speed.yardsticks import blas_product
+
+__all__ = ["CURVES", "Point"]
+
+# One point: what was varied under its name, and seconds under the names of the workloads.
+Point = dict[str, float]
+
+# Sides of the enlarged and reduced photographs, relative to its own.
+_SCALES = (0.25, 0.5, 1, 2)
+
+
+def by_atoms(bench: Workbench) -> list[Point]:
+    """Coding, pipeline and BLAS product by size of the dictionary."""
+    settings, data = bench.settings, bench.images[0]
+    engines = {
+        atoms: bench.models.load(ModelSize(settings.depth, atoms, settings.nonzeros))
+        for atoms in settings.atoms_curve
+    }
+    workloads = {
+        **{f"coding {atoms}": _coding(bench, engine) for atoms, engine in engines.items()},
+        **{f"pipeline {atoms}": _pipeline(engine, data) for atoms, engine in engines.items()},
+        **{
+            f"blas_product {atoms}": blas_product(bench.vectors, engine.coder.dictionary)
+            for atoms, engine in engines.items()
+        },
+    }
+    return _points("atoms", bench.compare(workloads))
+
+
+def by_depth(bench: Workbench) -> list[Point]:
+    """Coding by depth of the tree."""
+    settings = bench.settings
+    return _coding_curve(
+        bench,
+        "depth",
+        {
+            depth: ModelSize(depth, settings.atoms, settings.nonzeros)
+            for depth in settings.depth_curve
+        },
+    )
+
+
+def by_nonzeros(bench: Workbench) -> list[Point]:
+    """Coding by nonzeros of a code."""
+    settings = bench.settings
+    return _coding_curve(
+        bench,
+        "nonzeros",
+        {
+            nonzeros: ModelSize(settings.depth, settings.atoms, nonzeros)
+            for nonzeros in settings.nonzeros_curve
+        },
+    )
+
+
+def by_pixels(bench: Workbench) -> list[Point]:
+    """Pipeline by pixels of the image: one photograph, enlarged and reduced."""
+    engine = bench.models.load()
+    workloads = {}
+    for scale in _SCALES:
+        pixels, data = _scaled(bench.images[0], scale)
+        workloads[f"pipeline {pixels}"] = _pipeline(engine, data)
+    return _points("pixels", bench.compare(workloads))
+
+
+def _coding_curve(bench: Workbench, name: str, sizes: dict[int, ModelSize]) -> list[Point]:
+    workloads = {
+        f"coding {value}": _coding(bench, bench.models.load(size)) for value, size in sizes.items()
+    }
+    return _points(name, bench.compare(workloads))
+
+
+def _coding(bench: Workbench, engine: Engine) -> Callable[[], object]:
+    return lambda: engine.encode(bench.vectors)
+
+
+def _pipeline(engine: Engine, data: bytes) -> Callable[[], object]:
+    return lambda: engine.classify(data)
+
+
+def _points(name: str, best: dict[str, float]) -> list[Point]:
+    """Workloads called `<what> <value>`, one point for every value."""
+    points: dict[int, Point] = {}
+    for key, seconds in best.items():
+        workload, _, value = key.rpartition(" ")
+        points.setdefault(int(value), {name: int(value)})[workload] = seconds
+    return [points[value] for value in sorted(points)]
+
+
+def _scaled(data: bytes, scale: float) -> tuple[int, bytes]:
+    """The photograph as JPEG with its sides scaled, and how many pixels it has."""
+    with Image.open(BytesIO(data)) as picture:
+        width, height = (max(20, round(side * scale)) for side in picture.size)
+        resized = picture.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
+    buffer = BytesIO()
+    resized.save(buffer, "JPEG", quality=90)
+    return width * height, buffer.getvalue()
+
+
+CURVES: dict[str, Callable[[Workbench], list[Point]]] = {
+    "atoms": by_atoms,
+    "depth": by_depth,
+    "nonzeros": by_nonzeros,
+    "pixels": by_pixels,
+}

@@ -1,0 +1,208 @@
+"""The ratios that we are judged by, one function each.
+
+Both sides of a ratio are timed in turns on the same cores; a figure keeps the seconds
+that it was made of. `FIGURES` says what each must reach, at the least (`floor`) and at
+best (`aim`), and what the paper has. A figure of the running service beside the bare
+engine will be one more function here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from service.engine.arrays import Float32Array
+from service.engine.sift import describe, locate
+from trainer.reproduce.speed.machine import pinned, separate_cores
+from trainer.reproduce.speed.processes import measure_throughput
+from trainer.reproduce.speed.settings import ModelSize
+from trainer.reproduce.speed.workbench import Workbench, average, each_of
+from trainer.reproduce.speed.yardsticks import blas_product, opencv_sift, sklearn_omp, spams_omp
+
+__all__ = ["FIGURES", "Figure", "Goal"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured value, and the best seconds of each side."""
+
+    value: float
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """How to measure a figure, what it says, what it should be, and the paper's value."""
+
+    measure: Callable[[Workbench], Figure]
+    title: str
+    floor: float | None = None
+    aim: float | None = None
+    paper: str = "-"
+
+
+def coding_vs_gemm(bench: Workbench) -> Figure:
+    """Descriptors to codes, beside the bare product of descriptors and dictionary."""
+    engine = bench.models.load()
+    best = bench.compare(
+        {
+            "blas_product": blas_product(bench.vectors, engine.coder.dictionary),
+            "coding": lambda: engine.encode(bench.vectors),
+        }
+    )
+    return Figure(best["blas_product"] / best["coding"], best)
+
+
+def coding_vs_spams(bench: Workbench) -> Figure:
+    """Descriptors to codes, beside exact greedy pursuit in the same precision."""
+    return _coding_vs_spams(bench, np.float32)
+
+
+def coding_vs_spams_float64(bench: Workbench) -> Figure:
+    """The same with SPAMS in float64, the precision of its own examples."""
+    return _coding_vs_spams(bench, np.float64)
+
+
+def _coding_vs_spams(bench: Workbench, precision: type[np.floating[Any]]) -> Figure:
+    engine = bench.models.load()
+    dictionary, nonzeros = engine.coder.dictionary, bench.settings.nonzeros
+    best = bench.compare(
+        {
+            "spams_omp": spams_omp(bench.vectors, dictionary, nonzeros, precision),
+            "coding": lambda: engine.encode(bench.vectors),
+        }
+    )
+    return Figure(best["spams_omp"] / best["coding"], best)
+
+
+def coding_vs_sklearn(bench: Workbench) -> Figure:
+    """The same with scikit-learn's pursuit, for fewer descriptors on both sides."""
+    engine = bench.models.load()
+    few = bench.vectors[: bench.settings.sklearn_vectors]
+    dictionary, nonzeros = engine.coder.dictionary, bench.settings.nonzeros
+    best = bench.compare(
+        {
+            "sklearn_omp": sklearn_omp(few, dictionary, nonzeros),
+            "coding": lambda: engine.encode(few),
+        }
+    )
+    return Figure(best["sklearn_omp"] / best["coding"], best)
+
+
+def coding_k_independence(bench: Workbench) -> Figure:
+    """Coding with the usual dictionary, beside coding with the large one."""
+    few, many = bench.models.load(), bench.models.load(bench.settings.large)
+    best = bench.compare(
+        {
+            "few_atoms": lambda: few.encode(bench.vectors),
+            "many_atoms": lambda: many.encode(bench.vectors),
+        }
+    )
+    return Figure(best["few_atoms"] / best["many_atoms"], best)
+
+
+def pipeline_vs_gemm(bench: Workbench) -> Figure:
+    """Encoded image to labels, beside the product of its descriptors and the dictionary."""
+    engine, images = bench.models.load(), bench.images
+    grid = engine.describe(engine.decode(images[0]))
+    product = blas_product(grid.reshape(-1, grid.shape[2]), engine.coder.dictionary)
+    best = bench.compare({"blas_product": product, **each_of("pipeline", engine.classify, images)})
+    seconds = {"blas_product": best["blas_product"], "pipeline": average("pipeline", best)}
+    return Figure(seconds["blas_product"] / seconds["pipeline"], seconds)
+
+
+def sift_vs_opencv(bench: Workbench) -> Figure:
+    """Dense SIFT as the pipeline takes it, beside OpenCV's on the same grid of the same image.
+
+    Descriptors stay where they lie in the feature map; their norms belong to coding.
+    """
+    return _sift_vs_opencv(bench, lambda gray: locate(gray, "fast-sift"))
+
+
+def sift_laid_out_vs_opencv(bench: Workbench) -> Figure:
+    """The same with normalised descriptors side by side in memory, as OpenCV's are."""
+    return _sift_vs_opencv(bench, lambda gray: describe(gray, "fast-sift"))
+
+
+def _sift_vs_opencv(bench: Workbench, sift: Callable[[Float32Array], object]) -> Figure:
+    gray = bench.models.load().decode(bench.images[0])
+    pixels = np.round(gray * 255).astype(np.uint8)
+    best = bench.compare({"opencv_sift": opencv_sift(pixels), "sift": lambda: sift(gray)})
+    return Figure(best["opencv_sift"] / best["sift"], best)
+
+
+def scaling_2(bench: Workbench) -> Figure:
+    """Images a second of two processes on two cores, beside one on one."""
+    throughput = measure_throughput(
+        bench.models.bundle(),
+        bench.images,
+        separate_cores(2),
+        # Many short rounds: each is an opportunity to find both cores undisturbed.
+        3 * bench.settings.rounds,
+        bench.patience.seconds / 8,
+    )
+    seconds = {"alone": 1 / throughput.alone, "together": 1 / throughput.together}
+    return Figure(throughput.together / throughput.alone, seconds)
+
+
+def threads_2(bench: Workbench) -> Figure:
+    """One image by two threads, beside one."""
+    with pinned(separate_cores(2)):  # threads may start with the engine, and inherit it
+        one, two = bench.models.load(), bench.models.load(threads=2)
+    images = bench.images
+    best = bench.compare_on_the_wall(
+        {
+            **each_of("one_thread", one.classify, images),
+            **each_of("two_threads", two.classify, images),
+        },
+        cores=2,
+    )
+    seconds = {name: average(name, best) for name in ("one_thread", "two_threads")}
+    return Figure(seconds["one_thread"] / seconds["two_threads"], seconds)
+
+
+def frames_per_second(bench: Workbench) -> Figure:
+    """Photographs a second on one core, with twice the atoms as in the paper's figure."""
+    engine = bench.models.load(_doubled(bench))
+    best = bench.compare_on_the_wall(each_of("pipeline", engine.classify, bench.images))
+    return Figure(1 / average("pipeline", best), {"pipeline": average("pipeline", best)})
+
+
+def caltech_frames_per_second(bench: Workbench) -> Figure:
+    """Images of Caltech 101 a second on one core, at most 300 pixels wide and high."""
+    engine = bench.models.load(_doubled(bench), max_side=300)
+    images = [path.read_bytes() for path in bench.photographs.caltech]
+    best = bench.compare_on_the_wall(each_of("pipeline", engine.classify, images))
+    return Figure(1 / average("pipeline", best), {"pipeline": average("pipeline", best)})
+
+
+def _doubled(bench: Workbench) -> ModelSize:
+    size = bench.settings.size
+    return ModelSize(size.depth, 2 * size.atoms, size.nonzeros)
+
+
+FIGURES: dict[str, Goal] = {
+    "coding_vs_gemm": Goal(coding_vs_gemm, "BLAS product / our coding", 9, 12, "8.6"),
+    "coding_vs_spams": Goal(coding_vs_spams, "SPAMS OMP / our coding", 220, 300, "50 (four cores)"),
+    "coding_vs_spams_float64": Goal(
+        coding_vs_spams_float64, "SPAMS OMP in float64 / our coding", None, None, "50 (four cores)"
+    ),
+    "coding_vs_sklearn": Goal(coding_vs_sklearn, "scikit-learn OMP / our coding"),
+    "coding_k_independence": Goal(
+        coding_k_independence, "coding with few atoms / with many", 0.85, 0.95, ".94 (pipeline)"
+    ),
+    "pipeline_vs_gemm": Goal(pipeline_vs_gemm, "BLAS product / our whole pipeline", 7, 10),
+    "sift_vs_opencv": Goal(sift_vs_opencv, "OpenCV's dense SIFT / ours", 300, 500),
+    "sift_laid_out_vs_opencv": Goal(
+        sift_laid_out_vs_opencv, "the same, our descriptors laid out and normalised"
+    ),
+    "scaling_2": Goal(scaling_2, "images a second, two processes / one", 1.85, 1.95),
+    "threads_2": Goal(threads_2, "seconds of one image, one thread / two", 1.5, 1.8, "3.1 (four)"),
+    "frames_per_second": Goal(
+        frames_per_second, "photographs to labels, a second", None, 100, "6.8"
+    ),
+    "caltech_frames_per_second": Goal(
+        caltech_frames_per_second, "Caltech 101 to labels, a second", None, None, "32 (four)"
+    ),
+}

@@ -1,0 +1,112 @@
+"""Throughput of one process on one core, and of two on two.
+
+Real processes, each pinned to its core with an engine of its own, as the service's
+workers are. They wait for the word, classify the same images, and say when they began
+and ended; the clock is the same for all processes of a machine.
+"""
+
+import gc
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from service.engine import Engine
+from trainer.errors import TrainingError
+from trainer.reproduce.speed.machine import one_thread_each
+
+__all__ = ["Throughput", "measure_throughput"]
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Images a second: the best round of one process alone, and of all together."""
+
+    alone: float
+    together: float
+
+
+@dataclass(frozen=True)
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+
+    def start(self, passes: int) -> None:
+        self.connection.send(passes)
+
+    def finished(self) -> tuple[float, float]:
+        """When the worker began and ended what it was told to do."""
+        try:
+            began, ended = self.connection.recv()
+        except EOFError as error:
+            raise TrainingError("a process that was measured ended early") from error
+        return began, ended
+
+
+def measure_throughput(
+    bundle: Path, images: Sequence[bytes], cores: Sequence[int], rounds: int, seconds: float
+) -> Throughput:
+    """One process and `len(cores)` processes in turns, for `seconds` at least each time."""
+    with _workers(bundle, images, cores) as workers:
+        one_pass = 1 / _images_per_second(workers[:1], 1, 1)
+        passes = max(1, round(seconds / one_pass))
+        alone, together = [], []
+        for _ in range(rounds):
+            alone.append(_images_per_second(workers[:1], passes, len(images)))
+            together.append(_images_per_second(workers, passes, len(images)))
+    return Throughput(max(alone), max(together))
+
+
+def _images_per_second(workers: Sequence[_Worker], passes: int, n_images: int) -> float:
+    for worker in workers:
+        worker.start(passes)
+    times = [worker.finished() for worker in workers]
+    duration = max(ended for _, ended in times) - min(began for began, _ in times)
+    return len(workers) * passes * n_images / duration
+
+
+@contextmanager
+def _workers(
+    bundle: Path, images: Sequence[bytes], cores: Sequence[int]
+) -> Iterator[list[_Worker]]:
+    context = multiprocessing.get_context("spawn")
+    workers = []
+    try:
+        for core in cores:
+            ours, theirs = context.Pipe()
+            process = context.Process(
+                target=_work, args=(theirs, bundle, images, core), daemon=True
+            )
+            process.start()
+            theirs.close()
+            workers.append(_Worker(process, ours))
+        for worker in workers:
+            worker.finished()  # one pass to warm up
+        yield workers
+    finally:
+        for worker in workers:
+            worker.connection.close()  # which ends it
+            worker.process.join()
+
+
+def _work(connection: Connection, bundle: Path, images: Sequence[bytes], core: int) -> None:
+    os.sched_setaffinity(0, {core})
+    engine = Engine.load(bundle)
+    gc.disable()
+    passes = 1
+    with one_thread_each():
+        while True:
+            began = time.perf_counter()
+            for _ in range(passes):
+                for data in images:
+                    engine.classify(data)
+            connection.send((began, time.perf_counter()))
+            try:
+                passes = connection.recv()
+            except EOFError:
+                return
