@@ -214,9 +214,9 @@ def _norms(dictionary: Float32Array) -> Float32Array:
     return norms
 
 
-def _columns(rows: Float32Array) -> Float32Array:
+def _columns(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Rows (n, d) as the Fortran-ordered columns (d, n) that SPAMS works on."""
-    return np.asfortranarray(rows.T, np.float32)
+    return np.asfortranarray(rows.T)
 
 
 def _spams() -> Any:
