@@ -7,10 +7,11 @@ from fastapi import Depends, Request
 
 from service.errors import NotReadyError
 from service.pool import Pool
-from service.repository import Repository
+from service.repository import Model, Repository
+from service.schemas import ModelName, Version
 from service.settings import Settings
 
-__all__ = ["Context", "InContext", "context_of"]
+__all__ = ["Context", "InContext", "InModel"]
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,17 @@ class Context:
 async def context_of(request: Request) -> Context:
     """The parts of the running service; raises `NotReadyError` before it has started."""
     context = getattr(request.app.state, "context", None)
-    if not isinstance(context, Context) or not context.pool.ready:
+    if not isinstance(context, Context) or not context.pool.accepting:
         raise NotReadyError("the service is starting or stopping, try again in a moment")
     return context
 
 
 InContext = Annotated[Context, Depends(context_of)]
+
+
+async def model_of(context: InContext, model: ModelName = None, version: Version = None) -> Model:
+    """The model that a request names, or the default; raises `UnknownModelError`."""
+    return context.repository.find(model, version)
+
+
+InModel = Annotated[Model, Depends(model_of)]
