@@ -97,7 +97,8 @@ class Place:
         """End the worker; another one takes the place."""
         if self._state.pid is not None:
             logger.warning("worker %d is killed: %s", self._plan.number, reason)
-            self._become(self._state.state, reason)
+            self._become("starting", reason)
+            self._supervisor.on_unusable(self)
             self._starter.kill(self._state.pid)
             if self._link is not None:
                 self._link.abort()

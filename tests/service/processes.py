@@ -1,5 +1,6 @@
 """The real commands in real processes, and a real server to send requests to."""
 
+import contextlib
 import os
 import re
 import signal
@@ -33,6 +34,20 @@ def run(
         timeout=DEADLINE_SECONDS,
         env=env or environment(),
     )
+
+
+def children_of(pid: int) -> list[int]:
+    """Every process below another one, children of children too."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            parent = int(entry.read_text().rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(entry.parent.name))
+    return _below(pid, parents)
+
+
+def _below(pid: int, parents: dict[int, list[int]]) -> list[int]:
+    return [below for child in parents.get(pid, []) for below in (child, *_below(child, parents))]
 
 
 class Server:
