@@ -7,11 +7,10 @@ from fastapi import Depends, Request
 
 from service.errors import NotReadyError
 from service.pool import Pool
-from service.repository import Model, Repository
-from service.schemas import ModelName, Version
+from service.repository import Repository
 from service.settings import Settings
 
-__all__ = ["Context", "InContext", "InModel"]
+__all__ = ["Context", "InContext", "context_of"]
 
 
 @dataclass(frozen=True)
@@ -32,11 +31,3 @@ async def context_of(request: Request) -> Context:
 
 
 InContext = Annotated[Context, Depends(context_of)]
-
-
-async def model_of(context: InContext, model: ModelName = None, version: Version = None) -> Model:
-    """The model that a request names, or the default; raises `UnknownModelError`."""
-    return context.repository.find(model, version)
-
-
-InModel = Annotated[Model, Depends(model_of)]

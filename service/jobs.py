@@ -1,6 +1,7 @@
 """One piece of work in the pool, what comes back of it, and what the pool tells of itself."""
 
 import asyncio
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,7 @@ class WorkerState:
             pages = Path(f"/proc/{self.pid}/statm").read_text("ascii").split()[1]
         except OSError:
             return 0
-        return int(pages) * 4096
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)

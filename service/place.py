@@ -11,7 +11,7 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from service import wire
 from service.errors import WorkerLostError
@@ -253,8 +253,8 @@ class _Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport to write to."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101
-        self._transport = transport
+        # By its interface: uvloop's transports are of no such class.
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         """Hand on the frames that are complete."""

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ class Starter:
         self._threads = threads
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._ready = False
         self._buffer = b""
         self._answer: asyncio.Future[dict[str, Any]] | None = None
         self._ends: dict[int, asyncio.Future[int | None]] = {}
@@ -73,12 +75,15 @@ class Starter:
         """End the fork server and every worker that is left."""
         self._disconnect()
         if self._process is not None:
+            if not self._ready:
+                self._process.kill()  # it may compile for long, and has no workers yet
             await asyncio.to_thread(self._process.wait)
             self._process = None
 
     async def _start(self) -> None:
         if self._process is not None:
             await asyncio.to_thread(self._process.wait)
+        self._ready = False
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(  # noqa: ASYNC220, S603
@@ -92,6 +97,7 @@ class Starter:
         asyncio.get_running_loop().add_reader(ours, self._on_readable)
         with _notice_of_compiling():
             await self._ask()
+        self._ready = True
 
     async def _ask(self, line: bytes = b"", descriptor: int | None = None) -> dict[str, Any]:
         """Send a line, if any, and wait for the next answer."""
@@ -143,16 +149,15 @@ class Starter:
             control.close()
 
 
-class _notice_of_compiling(contextlib.AbstractContextManager[None]):  # noqa: N801
+@contextlib.contextmanager
+def _notice_of_compiling() -> Iterator[None]:
     """Says what takes so long, if it does."""
-
-    def __enter__(self) -> None:
-        text = "compiling the kernels, once for this machine; this takes some seconds"
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(_PATIENCE_SECONDS, logger.info, text)
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
+    text = "compiling the kernels, once for this machine; this takes some seconds"
+    timer = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, logger.info, text)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _environment(threads: int) -> dict[str, str]:

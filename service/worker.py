@@ -11,10 +11,12 @@ import os
 import signal
 import socket
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
+from PIL import Image
 from pydantic_core import to_json
 
 from service import wire
@@ -63,6 +65,8 @@ def run(connection: socket.socket, plan: Plan) -> None:
     # Ctrl-C and a stopping supervisor signal the whole group; only the service obeys.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    # Our own limit refuses such an image right after Pillow has warned about it.
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     _pin(plan.cores)
     desk = Desk(plan)
     with connection, connection.makefile("rb", _BUFFER_BYTES) as stream:

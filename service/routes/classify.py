@@ -12,7 +12,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from service.bodies import Images, media_type, parse_images
-from service.context import Context, InContext, InModel
+from service.context import Context, context_of
 from service.deadlines import TimeoutMs, seconds, while_connected
 from service.engine import EmptyImageError, LeafcodeError, Prediction
 from service.errors import MalformedBodyError
@@ -25,10 +25,12 @@ from service.schemas import (
     Failed,
     ImageBody,
     ImagesBody,
+    ModelName,
     ModelRef,
     Predicted,
     RankedLabel,
     TopK,
+    Version,
 )
 
 __all__ = ["router"]
@@ -69,9 +71,9 @@ _BODY: dict[str, Any] = {
 )
 async def classify(
     request: Request,
-    context: InContext,
-    model: InModel,
     top_k: TopK = 5,
+    model: ModelName = None,
+    version: Version = None,
     timeout_ms: TimeoutMs = None,
 ) -> Classification | Classifications:
     """The best labels of one image, or of several in the order sent.
@@ -80,7 +82,10 @@ async def classify(
     shows white. One file in a form is answered like a raw body. Among several images,
     a bad one gets a problem of its own and does not spoil its neighbours.
     """
-    key, ref = ModelKey.of(model.manifest), ModelRef.of(model.manifest)
+    # Not `InContext`: as a dependency it costs the event loop 0.06 ms more.
+    context = await context_of(request)
+    manifest = context.repository.find(model, version).manifest
+    key, ref = ModelKey.of(manifest), ModelRef.of(manifest)
     images = await _read_images(request, context)
     if not images.several:
         work = context.pool.classify(key, images.items[0], top_k, seconds(timeout_ms))

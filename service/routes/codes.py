@@ -6,12 +6,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.bodies import media_type
-from service.context import InContext, InModel
+from service.context import context_of
 from service.deadlines import TimeoutMs, seconds, while_connected
 from service.errors import MalformedBodyError, UnsupportedBodyError
 from service.problems import documented
 from service.repository import ModelKey
-from service.schemas import CodeColumns, DescriptorsBody
+from service.schemas import CodeColumns, DescriptorsBody, ModelName, Version
 
 __all__ = ["router"]
 
@@ -34,15 +34,20 @@ _BODY: dict[str, Any] = {
     openapi_extra=_BODY,
 )
 async def encode(
-    request: Request, context: InContext, model: InModel, timeout_ms: TimeoutMs = None
+    request: Request,
+    model: ModelName = None,
+    version: Version = None,
+    timeout_ms: TimeoutMs = None,
 ) -> Response:
     """Sparse codes of descriptors, by column."""
+    context = await context_of(request)
     _require_json(request)
+    manifest = context.repository.find(model, version).manifest
     body = await request.body()
     if not body:
         raise MalformedBodyError('the body is empty, expected {"descriptors": [[128 numbers], …]}')
     # Both ends run in the worker: a large request has millions of numbers.
-    work = context.pool.encode_json(ModelKey.of(model.manifest), body, seconds(timeout_ms))
+    work = context.pool.encode_json(ModelKey.of(manifest), body, seconds(timeout_ms))
     codes = await while_connected(request, context, work)
     return Response(codes.value, media_type=_JSON)
 
