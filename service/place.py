@@ -28,9 +28,10 @@ logger = logging.getLogger(__name__)
 _LOAD_SECONDS = 60.0
 # An idle worker that leaves a ping unanswered gets no work; after so long it is replaced.
 _SILENCE_SECONDS = 5.0
-# Replacements of a worker that never did any good wait longer and longer.
+# Replacements of workers that die before they have done any good wait longer and longer.
 _FIRST_DELAY_SECONDS = 0.1
-_LONGEST_DELAY_SECONDS = 10.0
+_LONGEST_DELAY_SECONDS = 3.0
+_GOOD_LIFE_SECONDS = 10.0
 _MOST_FAILED_STARTS = 3
 # How long the end of a process may take to be told after its socket closed.
 _END_SECONDS = 2.0
@@ -129,7 +130,7 @@ class Place:
 
     async def _live(self) -> None:
         """The life of one worker."""
-        self._useful = False
+        self._useful, born = False, self._loop.time()
         try:
             await self._start()
             await self._load()
@@ -139,7 +140,8 @@ class Place:
         except Exception as error:  # noqa: BLE001
             # Whatever it was, the place must not stay empty.
             self._on_failed_start(error)
-        self._failures = 0 if self._useful else self._failures + 1
+        good = self._useful or self._loop.time() - born > _GOOD_LIFE_SECONDS
+        self._failures = 0 if good else self._failures + 1
         await self._clean_up()
         await self._back_off()
 

@@ -44,10 +44,17 @@ def serve(settings: Settings) -> None:
         _bind(settings.host, settings.port) as listener,
         asyncio.Runner(loop_factory=config.get_loop_factory()) as runner,
     ):
-        runner.run(_serve(app, _Server(config), listener))
+        try:
+            runner.run(_serve(app, _Server(config), listener))
+        except asyncio.CancelledError:
+            logger.info("stopped before it was ready")
 
 
 async def _serve(app: FastAPI, server: "_Server", listener: socket.socket) -> None:
+    # Until the server takes over: a start may compile for long, and has to clean up.
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with app.router.lifespan_context(app):
         server.pool = app.state.context.pool
         await server.serve([listener])

@@ -51,15 +51,21 @@ def _below(pid: int, parents: dict[int, list[int]]) -> list[int]:
 
 
 class Server:
-    """`python -m service serve` on a port that the system chose; `url` once it is ready."""
+    """`python -m service serve` on a port that the system chose; `url` once it is ready.
 
-    def __init__(self, *arguments: str) -> None:
+    With `wait=False` it may still be starting.
+    """
+
+    def __init__(
+        self, *arguments: str, env: dict[str, str] | None = None, wait: bool = True
+    ) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "service", "serve", "--port", "0", *arguments],
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(),
+            env=env or environment(),
         )
+        self._wait = wait
         self.log: list[str] = []
         self.url = ""
         self._is_ready = threading.Event()
@@ -67,6 +73,8 @@ class Server:
 
     def __enter__(self) -> Self:
         self._reader.start()
+        if not self._wait:
+            return self
         assert self._is_ready.wait(DEADLINE_SECONDS)
         assert self.url, self.log
         return self
