@@ -11,12 +11,11 @@ from fastapi import FastAPI
 from service import __version__
 from service.context import Context
 from service.middleware import BodyLimit, RequestTrace
-from service.pool import ThreadPool
+from service.pool import Pool
 from service.problems import install_handlers
 from service.repository import Repository
 from service.routes import classify, codes, health, models
 from service.settings import Settings
-from service.warmup import warm
 
 __all__ = ["create_app"]
 
@@ -51,12 +50,11 @@ def create_app(settings: Settings) -> FastAPI:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI, settings: Settings) -> AsyncIterator[None]:
-    # Warm before loading: loading replays probes, which would compile without a word.
-    await asyncio.to_thread(warm)
     repository = await asyncio.to_thread(Repository.load, settings.models)
-    pool = ThreadPool(repository, settings.image_limits, settings.threads)
-    await pool.start()
+    pool = Pool(settings, repository.models)
+    # Known before it is ready, so that probes can say what it waits for.
     app.state.context = Context(settings, repository, pool)
+    await pool.start()
     try:
         yield
     finally:

@@ -131,7 +131,7 @@ def _classify(options: argparse.Namespace) -> int:
     logging.getLogger("service.warmup").setLevel(logging.INFO)
     settings = load_settings(models=options.models)
     warm()
-    engine = Repository.load(settings.models).find(options.model, options.version)
+    engine = Engine.load(Repository.load(settings.models).find(options.model, options.version).path)
     outcomes = [_outcome(engine, settings, image, options.top_k) for image in options.images]
     if options.json:
         _print_json(engine, options.images, outcomes)

@@ -25,7 +25,7 @@ class Context:
 async def context_of(request: Request) -> Context:
     """The parts of the running service; raises `NotReadyError` before it has started."""
     context = getattr(request.app.state, "context", None)
-    if not isinstance(context, Context) or not context.pool.ready:
+    if not isinstance(context, Context) or not context.pool.accepting:
         raise NotReadyError("the service is starting or stopping, try again in a moment")
     return context
 

@@ -8,20 +8,26 @@ LeafcodeError (the engine's root)
 │   └── UnsupportedBodyError    a content type that the call does not read
 ├── UnknownModelError       whoever chose the model
 ├── NotReadyError           whoever waits for the service
+├── OverloadedError         whoever sends more than the workers can do
+├── DeadlineError           whoever set the time limit
+├── WorkerLostError         whoever sent what two workers died of, or runs the machine
 └── SettingsError           whoever starts the service
 """
 
 from service.engine import LeafcodeError
 
 __all__ = [
+    "DeadlineError",
     "InvalidBodyError",
     "MalformedBodyError",
     "NotReadyError",
+    "OverloadedError",
     "OversizedBodyError",
     "RequestError",
     "SettingsError",
     "UnknownModelError",
     "UnsupportedBodyError",
+    "WorkerLostError",
 ]
 
 
@@ -51,6 +57,22 @@ class UnknownModelError(LeafcodeError):
 
 class NotReadyError(LeafcodeError):
     """The service is starting or stopping."""
+
+
+class OverloadedError(LeafcodeError):
+    """The queue is full; worth another try after `retry_after` whole seconds."""
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class DeadlineError(LeafcodeError):
+    """No answer within the time that the client or the service allows."""
+
+
+class WorkerLostError(LeafcodeError):
+    """A worker that went away, and the one that tried again too."""
 
 
 class SettingsError(LeafcodeError):

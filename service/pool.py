@@ -1,82 +1,186 @@
-"""Where the engine's work is done, away from the event loop.
+"""The pool: pinned worker processes, and the operations that they know.
 
-Routes know only the protocol `Pool`, and only plain values cross it: bytes, arrays
-and small frozen dataclasses. A pool of processes fits behind it without a change to
-any route. `ThreadPool` is the simple one: kernels and decoders run without the GIL.
+Routes call the operations; only bytes, arrays and plain values cross to the workers. A
+worker that dies costs no request: its job is tried once more elsewhere and the worker is
+replaced. The standard `ProcessPoolExecutor` was tried: one killed worker failed 11 of
+16 innocent requests and broke the pool for good.
 """
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Protocol, TypeVar
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
 
-from service.engine import Codes, Engine, ImageLimits, Prediction
+import numpy as np
+
+from service.cores import deal, usable_cores
+from service.dispatch import Dispatcher
+from service.engine import Codes, LeafcodeError, Prediction
 from service.engine.arrays import Float32Array
-from service.errors import NotReadyError
-from service.repository import ModelKey, Repository
+from service.jobs import GridCodes, Outcome, PoolState
+from service.place import Place
+from service.repository import Model, ModelKey
+from service.settings import Settings
+from service.starter import Starter
+from service.wire import Fields, Frame, Kind
+from service.worker import Plan
 
-__all__ = ["Pool", "ThreadPool"]
+__all__ = ["Pool"]
 
-Result = TypeVar("Result")
+logger = logging.getLogger(__name__)
 
-
-class Pool(Protocol):
-    """Classifies images and encodes descriptors, some at a time."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether work is accepted."""
-
-    async def start(self) -> None:
-        """Get ready."""
-
-    async def stop(self) -> None:
-        """Finish what runs, refuse what waits."""
-
-    async def classify(self, model: ModelKey, data: bytes, top_k: int) -> tuple[Prediction, ...]:
-        """Encoded image -> the `top_k` best labels, best first."""
-
-    async def encode(self, model: ModelKey, descriptors: Float32Array) -> Codes:
-        """Descriptors (n, 128) -> their sparse codes."""
+_PING_SECONDS = 1.0
 
 
-class ThreadPool:
-    """A fixed number of threads over engines that are loaded already."""
+class Pool:
+    """Workers and their queue; made inside a running event loop.
 
-    def __init__(self, repository: Repository, limits: ImageLimits, threads: int) -> None:
-        self._repository = repository
-        self._limits = limits
-        self._threads = threads
-        self._executor: ThreadPoolExecutor | None = None
+    An operation raises `NotReadyError`, `OverloadedError`, `DeadlineError` or
+    `WorkerLostError`, or what the engine raises. Its `patience` in seconds counts from the
+    call and never extends `Settings.deadline_seconds`.
+    """
+
+    def __init__(self, settings: Settings, models: Mapping[ModelKey, Model]) -> None:
+        self._settings = settings
+        self._models = dict(models)
+        self._dispatcher = Dispatcher(settings)
+        self._starter = Starter(settings.threads)
+        self._places: list[Place] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._heartbeat: asyncio.TimerHandle | None = None
 
     @property
-    def ready(self) -> bool:
-        """Whether the threads take work."""
-        return self._executor is not None
+    def accepting(self) -> bool:
+        """Whether work is accepted: started, and not draining."""
+        return self._dispatcher.accepting
+
+    @property
+    def would_wait(self) -> bool:
+        """Whether new work would have to queue."""
+        return self._dispatcher.would_wait
+
+    def state(self) -> PoolState:
+        """What probes and metrics need to know."""
+        return PoolState(
+            accepting=self._dispatcher.accepting,
+            queue_depth=self._dispatcher.queue_depth,
+            queue_bytes=self._dispatcher.queue_bytes,
+            workers=tuple(place.state for place in self._places),
+            refusals=dict(self._dispatcher.refusals),
+        )
 
     async def start(self) -> None:
-        """Take work from now on."""
-        self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="engine")
+        """Every worker ready; raises the `LeafcodeError` of one that cannot be."""
+        try:
+            await self._starter.start()
+            self._places = [
+                Place(plan, self._starter, self._dispatcher, self._load_fields)
+                for plan in self._plans()
+            ]
+            self._tasks = [asyncio.create_task(place.keep_occupied()) for place in self._places]
+            await asyncio.gather(*(place.first_start for place in self._places))
+        except BaseException:
+            await self.stop()
+            raise
+        self._ping()
+        self._dispatcher.accepting = True
+
+    def drain(self) -> None:
+        """Refuse new work from now on, and finish what was accepted."""
+        self._dispatcher.drain()
 
     async def stop(self) -> None:
-        """Wait for running work, drop what is queued."""
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            await asyncio.to_thread(executor.shutdown, cancel_futures=True)
+        """Drain, but no longer than the settings allow; then end all processes."""
+        self.drain()
+        with contextlib.suppress(TimeoutError):
+            limit = self._settings.shutdown_seconds
+            await asyncio.wait_for(self._dispatcher.drained.wait(), limit)
+        self._dispatcher.give_up()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        for task in self._tasks:
+            task.cancel()
+        starts = (place.first_start for place in self._places)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(start for start in starts if start.done()), return_exceptions=True)
+        await self._starter.stop()
 
-    async def classify(self, model: ModelKey, data: bytes, top_k: int) -> tuple[Prediction, ...]:
+    async def classify(
+        self, model: ModelKey, data: bytes, top_k: int, patience: float | None = None
+    ) -> Outcome[tuple[Prediction, ...]]:
         """Encoded image -> the `top_k` best labels, best first."""
-        return await self._run(partial(self._engine(model).classify, data, top_k, self._limits))
+        fields = _fields(model, top_k=top_k)
+        return _ranked(await self._dispatcher.run(Kind.CLASSIFY, fields, data, patience))
 
-    async def encode(self, model: ModelKey, descriptors: Float32Array) -> Codes:
+    async def classify_many(
+        self, model: ModelKey, images: Sequence[bytes], top_k: int, patience: float | None = None
+    ) -> list[Outcome[tuple[Prediction, ...]] | LeafcodeError]:
+        """Images spread over the workers: accepted as one, answered or refused one by one."""
+        fields = _fields(model, top_k=top_k)
+        outcomes = await self._dispatcher.run_many(Kind.CLASSIFY, fields, images, patience)
+        return [item if isinstance(item, LeafcodeError) else _ranked(item) for item in outcomes]
+
+    async def scores(
+        self, model: ModelKey, data: bytes, patience: float | None = None
+    ) -> Outcome[Float32Array]:
+        """Encoded image -> raw scores (n_labels,), in the order of the manifest's labels."""
+        done = await self._dispatcher.run(Kind.SCORES, _fields(model), data, patience)
+        return Outcome(np.frombuffer(done.value.body, np.float32), done.timings)
+
+    async def encode(
+        self, model: ModelKey, descriptors: Float32Array, patience: float | None = None
+    ) -> Outcome[Codes]:
         """Descriptors (n, 128) -> their sparse codes."""
-        return await self._run(partial(self._engine(model).encode, descriptors))
+        fields = _fields(model, shape=list(descriptors.shape))
+        raw = descriptors.astype(np.float32, copy=False).tobytes()
+        done = await self._dispatcher.run(Kind.ENCODE, fields, raw, patience)
+        return Outcome(_codes(done.value), done.timings)
 
-    def _engine(self, model: ModelKey) -> Engine:
-        return self._repository.find(model.name, model.version)
+    async def encode_json(
+        self, model: ModelKey, body: bytes, patience: float | None = None
+    ) -> Outcome[bytes]:
+        """JSON of descriptors -> JSON of codes, read and written in the worker."""
+        done = await self._dispatcher.run(Kind.ENCODE_JSON, _fields(model), body, patience)
+        return Outcome(bytes(done.value.body), done.timings)
 
-    async def _run(self, work: Callable[[], Result]) -> Result:
-        if self._executor is None:
-            raise NotReadyError("the service is starting or stopping, try again in a moment")
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+    async def encode_image(
+        self, model: ModelKey, data: bytes, patience: float | None = None
+    ) -> Outcome[GridCodes]:
+        """Encoded image -> the sparse codes of its dense grid."""
+        done = await self._dispatcher.run(Kind.ENCODE_IMAGE, _fields(model), data, patience)
+        rows, cols = done.value.fields["grid"]
+        return Outcome(GridCodes(_codes(done.value), rows, cols), done.timings)
+
+    def _plans(self) -> list[Plan]:
+        settings = self._settings
+        shares = deal(usable_cores(), settings.workers, settings.threads)
+        return [
+            Plan(number, cores, settings.threads, settings.image_limits, settings.max_descriptors)
+            for number, cores in enumerate(shares)
+        ]
+
+    def _load_fields(self) -> list[Fields]:
+        """What a new worker must load, as fields of LOAD frames."""
+        return [_fields(key, path=str(model.path)) for key, model in sorted(self._models.items())]
+
+    def _ping(self) -> None:
+        for place in self._places:
+            place.check()
+        self._heartbeat = asyncio.get_running_loop().call_later(_PING_SECONDS, self._ping)
+
+
+def _fields(model: ModelKey, **more: str | int | list[int]) -> Fields:
+    return {"name": model.name, "version": model.version, **more}
+
+
+def _ranked(done: Outcome[Frame]) -> Outcome[tuple[Prediction, ...]]:
+    ranked = done.value.fields["ranked"]
+    return Outcome(tuple(Prediction(label, chance) for label, chance in ranked), done.timings)
+
+
+def _codes(frame: Frame) -> Codes:
+    """Codes out of the columns that a worker sent, one behind the other."""
+    n, m = frame.fields["shape"]
+    leaf_ids, atom_ids = np.split(np.frombuffer(frame.body, np.int32, n + n * m), [n])
+    values = np.frombuffer(frame.body, np.float32, n * m, 4 * (n + n * m))
+    return Codes(leaf_ids, atom_ids.reshape(n, m), values.reshape(n, m))

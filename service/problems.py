@@ -50,6 +50,9 @@ _TABLE: dict[type[Exception], _Kind] = {
     errors.UnsupportedBodyError: _Kind(415, "unsupported-body", "Unsupported content type"),
     errors.UnknownModelError: _Kind(404, "unknown-model", "Unknown model"),
     errors.NotReadyError: _Kind(503, "not-ready", "Not ready"),
+    errors.OverloadedError: _Kind(429, "overloaded", "Too many requests"),
+    errors.WorkerLostError: _Kind(503, "worker-lost", "Worker lost"),
+    errors.DeadlineError: _Kind(504, "deadline", "Deadline exceeded"),
     RequestValidationError: _Kind(422, "invalid-parameter", "Unusable parameter"),
     Exception: _Kind(500, "internal", "Internal error"),
 }
@@ -101,7 +104,10 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 async def _on_leafcode_error(request: Request, error: Exception) -> Response:
-    return answer(describe(error, instance=request.state.request_id))
+    headers = None
+    if isinstance(error, errors.OverloadedError):
+        headers = {"Retry-After": str(error.retry_after)}
+    return answer(describe(error, instance=request.state.request_id), headers)
 
 
 async def _on_invalid_parameter(request: Request, error: Exception) -> Response:

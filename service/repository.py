@@ -1,7 +1,7 @@
-"""A model repository: every version of every model below one folder, loaded.
+"""A model repository: every version of every model below one folder, checked.
 
 `<repository>/<name>/<version>/` with whole-number versions; hidden folders are
-bundles that are still being written. After loading, names are looked up in a
+bundles that are still being written. After that, names are looked up in a
 dictionary and never joined to a path, so no request can reach another file.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.engine import BundleError, Engine, Manifest
+from service.engine import BundleError, Manifest, read_bundle
 from service.engine.bundle import MANIFEST_FILE, MODEL_NAME
 from service.errors import UnknownModelError
 
-__all__ = ["ModelKey", "Repository"]
+__all__ = ["Model", "ModelKey", "Repository"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,23 +42,31 @@ class ModelKey:
 
 
 @dataclass(frozen=True)
-class Repository:
-    """Loaded engines by key, at least one."""
+class Model:
+    """A sound bundle: where it is and what it says about itself. Workers load it by path."""
 
-    engines: Mapping[ModelKey, Engine]
+    path: Path
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class Repository:
+    """Models by key, at least one."""
+
+    models: Mapping[ModelKey, Model]
 
     @classmethod
     def load(cls, folder: Path) -> "Repository":
         """Every version below `folder`; raises `BundleError` if one of them is not sound."""
-        engines = {key: _load(key, path) for key, path in _scan(folder)}
-        if not engines:
+        models = {key: _check(key, path) for key, path in _scan(folder)}
+        if not models:
             raise BundleError(f"{folder}: no bundle found, expected {_advice(folder)}")
-        return cls(engines)
+        return cls(models)
 
     @property
     def keys(self) -> list[ModelKey]:
         """What is loaded, by name and then by version."""
-        return sorted(self.engines)
+        return sorted(self.models)
 
     @property
     def default_name(self) -> str:
@@ -69,8 +77,8 @@ class Repository:
         """Loaded versions of a model, lowest first; empty if it is unknown."""
         return [key.version for key in self.keys if key.name == name]
 
-    def find(self, name: str | None = None, version: int | None = None) -> Engine:
-        """The engine of a model; its highest version, and the default model, unless given."""
+    def find(self, name: str | None = None, version: int | None = None) -> Model:
+        """A model by name; its highest version, and the default model, unless given."""
         name = self.default_name if name is None else name
         versions = self.versions(name)
         if not versions:
@@ -79,12 +87,12 @@ class Repository:
                 f"model {name[:_QUOTED_LENGTH]!r} is not loaded, expected one of: {known}"
             )
         key = ModelKey(name, versions[-1] if version is None else version)
-        if key not in self.engines:
+        if key not in self.models:
             known = ", ".join(map(str, versions))
             raise UnknownModelError(
                 f"version {version} of model {name!r} is not loaded, expected one of: {known}"
             )
-        return self.engines[key]
+        return self.models[key]
 
 
 def _scan(repository: Path) -> Iterator[tuple[ModelKey, Path]]:
@@ -111,13 +119,14 @@ def _folders(parent: Path) -> list[Path]:
         ) from error
 
 
-def _load(key: ModelKey, path: Path) -> Engine:
-    engine = Engine.load(path)
-    found = ModelKey.of(engine.manifest)
+def _check(key: ModelKey, path: Path) -> Model:
+    # All but the probes, which need kernels; each worker replays them when it loads.
+    manifest = read_bundle(path).manifest
+    found = ModelKey.of(manifest)
     if found != key:
         raise BundleError(f"{path / MANIFEST_FILE}: says it is {found}, its folder says {key}")
-    logger.info("loaded %s, %d labels, from %s", key, len(engine.labels), path)
-    return engine
+    logger.info("found %s, %d labels, in %s", key, len(manifest.labels), path)
+    return Model(path.absolute(), manifest)
 
 
 def _advice(folder: Path) -> str:

@@ -18,6 +18,7 @@ from fastapi import FastAPI
 
 from service.app import create_app
 from service.errors import SettingsError
+from service.pool import Pool
 from service.settings import Settings
 
 __all__ = ["serve"]
@@ -43,17 +44,27 @@ def serve(settings: Settings) -> None:
         _bind(settings.host, settings.port) as listener,
         asyncio.Runner(loop_factory=config.get_loop_factory()) as runner,
     ):
-        runner.run(_serve(app, _Server(config), listener))
+        try:
+            runner.run(_serve(app, _Server(config), listener))
+        except asyncio.CancelledError:
+            logger.info("stopped before it was ready")
 
 
 async def _serve(app: FastAPI, server: "_Server", listener: socket.socket) -> None:
+    # Until the server takes over: a start may compile for long, and has to clean up.
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with app.router.lifespan_context(app):
+        server.pool = app.state.context.pool
         await server.serve([listener])
     logger.info("stopped")
 
 
 class _Server(uvicorn.Server):
     """uvicorn with signals that end `serve` instead of the process, and a line when ready."""
+
+    pool: Pool
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say where."""
@@ -67,12 +78,17 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         signals = (signal.SIGINT, signal.SIGTERM)
         for number in signals:
-            loop.add_signal_handler(number, self.handle_exit, number, None)
+            loop.add_signal_handler(number, self._drain, number)
         try:
             yield
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
+
+    def _drain(self, number: signal.Signals) -> None:
+        """Not ready from now on; what was accepted is finished."""
+        self.pool.drain()
+        self.handle_exit(number, None)
 
 
 def _bind(host: str, port: int) -> socket.socket:

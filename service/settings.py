@@ -4,7 +4,6 @@ Nothing here changes an answer; what does lives in the bundle. `Settings` is nev
 built at import, and a wrong value is refused with its name and what is allowed.
 """
 
-import os
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -12,6 +11,7 @@ from pydantic import Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from service.cores import usable_cores
 from service.engine import ImageLimits
 from service.errors import SettingsError
 
@@ -27,9 +27,8 @@ _PREFIX = "LEAFCODE_"
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-def _allowed_cores() -> int:
-    # Only Linux can say which cores this process may use.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _one_per_core(given: dict[str, Any]) -> int:
+    return max(1, len(usable_cores()) // int(given.get("threads", 1)))
 
 
 class Settings(BaseSettings):
@@ -55,8 +54,21 @@ class Settings(BaseSettings):
     max_descriptors: int = Field(
         20_000, ge=1, le=1_000_000, description="most descriptors in one request"
     )
-    threads: int = Field(
-        default_factory=_allowed_cores, ge=1, le=1_024, description="images worked on at a time"
+    threads: int = Field(1, ge=1, le=1_024, description="cores that work on one image")
+    workers: int = Field(
+        default_factory=_one_per_core,
+        ge=1,
+        le=1_024,
+        description="worker processes; one for each share of allowed cores unless given",
+    )
+    queue_size: int = Field(
+        128, ge=1, le=100_000, description="most images or sets of descriptors that wait"
+    )
+    queue_bytes: int = Field(
+        256_000_000, ge=1_000_000, le=100_000_000_000, description="most bytes that wait"
+    )
+    deadline_seconds: int = Field(
+        30, ge=1, le=3_600, description="longest time to an answer; a worker at it is replaced"
     )
     shutdown_seconds: int = Field(
         10, ge=1, le=3_600, description="how long a stopping service waits for its requests"
@@ -75,7 +87,11 @@ def load_settings(**overrides: object) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        wrong = [_sentence(str(item["loc"][0]), item["input"]) for item in error.errors()]
+        wrong = [
+            _sentence(str(item["loc"][0]), item["input"])
+            for item in error.errors()
+            if item["type"] != "default_factory_not_called"  # it follows from another one
+        ]
         raise SettingsError("; ".join(wrong)) from error
 
 

@@ -19,7 +19,7 @@ from service.engine import DESCRIPTOR_WIDTH, Bundle, Engine, EngineConfig, Manif
 from service.engine.bundle import Tensor, expected_tensors
 from service.engine.config import Descriptor, HashKind
 
-__all__ = ["warm"]
+__all__ = ["run_every_kernel", "sample_image", "warm"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def warm() -> float:
     start = time.perf_counter()
     notice.start()
     try:
-        _run_every_kernel()
+        run_every_kernel()
     finally:
         notice.cancel()
     seconds = time.perf_counter() - start
@@ -48,13 +48,14 @@ def warm() -> float:
     return seconds
 
 
-def _run_every_kernel() -> None:
+def run_every_kernel() -> None:
+    """Call each kernel with the argument types of a request."""
     for config in (
         *(replace(_CONFIG, descriptor=descriptor) for descriptor in get_args(Descriptor)),
         *(replace(_CONFIG, hash=hash_) for hash_ in get_args(HashKind)),
     ):
         engine = Engine(Bundle(Manifest("warm", 1, "", config, _LABELS), _tensors(config)))
-        engine.classify(_image())
+        engine.classify(sample_image(32))
     engine.encode(np.ones((1, DESCRIPTOR_WIDTH), np.float32))
 
 
@@ -63,7 +64,8 @@ def _tensors(config: EngineConfig) -> dict[str, Tensor]:
     return {name: np.zeros(spec.shape, spec.dtype) for name, spec in specs.items()}
 
 
-def _image() -> bytes:
+def sample_image(side: int) -> bytes:
+    """A square grey gradient as PNG."""
     stream = BytesIO()
-    Image.linear_gradient("L").resize((32, 32)).save(stream, "PNG")
+    Image.linear_gradient("L").resize((side, side)).save(stream, "PNG")
     return stream.getvalue()

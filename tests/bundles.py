@@ -76,6 +76,15 @@ def write_model(repository: Path, name: str = "tiny", version: int = 1, seed: in
     return folder
 
 
+def write_model_with_wrong_probes(repository: Path) -> Path:
+    """A bundle that is sound but for the scores that its probes must give."""
+    bundle = random_bundle()
+    probes = tuple(Probe(probe.image, (9.0,) * len(LABELS)) for probe in bundle.manifest.probes)
+    folder = repository / "tiny" / "1"
+    write_bundle(Bundle(replace(bundle.manifest, probes=probes), bundle.tensors), folder)
+    return folder
+
+
 def copy_model(folder: Path, target: Path) -> Path:
     """A private copy of a version folder that a test may damage."""
     shutil.copytree(folder, target)

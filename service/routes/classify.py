@@ -4,7 +4,6 @@ One image as the raw body, some as the files of a form, or base64 in JSON. Any o
 content type is a raw image: curl, for one, calls every body a URL-encoded form.
 """
 
-import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -13,9 +12,11 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from service.bodies import Images, media_type, parse_images
-from service.context import Context, InContext
+from service.context import Context, context_of
+from service.deadlines import TimeoutMs, seconds, while_connected
 from service.engine import EmptyImageError, LeafcodeError, Prediction
 from service.errors import MalformedBodyError
+from service.jobs import Outcome
 from service.problems import describe, documented
 from service.repository import ModelKey
 from service.schemas import (
@@ -65,15 +66,15 @@ _BODY: dict[str, Any] = {
     "/classify",
     summary="Ranked labels of images",
     response_model_exclude_none=True,
-    responses=documented(400, 404, 413, 415, 422, 503),
+    responses=documented(400, 404, 413, 415, 422, 429, 503, 504),
     openapi_extra=_BODY,
 )
 async def classify(
     request: Request,
-    context: InContext,
     top_k: TopK = 5,
     model: ModelName = None,
     version: Version = None,
+    timeout_ms: TimeoutMs = None,
 ) -> Classification | Classifications:
     """The best labels of one image, or of several in the order sent.
 
@@ -81,14 +82,18 @@ async def classify(
     shows white. One file in a form is answered like a raw body. Among several images,
     a bad one gets a problem of its own and does not spoil its neighbours.
     """
+    # Not `InContext`: as a dependency it costs the event loop 0.06 ms more.
+    context = await context_of(request)
     manifest = context.repository.find(model, version).manifest
     key, ref = ModelKey.of(manifest), ModelRef.of(manifest)
     images = await _read_images(request, context)
     if not images.several:
-        ranked = await context.pool.classify(key, images.items[0], top_k)
-        return Classification(model=ref, predictions=_ranked(ranked))
-    outcomes = (_outcome(context, key, data, top_k) for data in images.items)
-    return Classifications(model=ref, results=await asyncio.gather(*outcomes))
+        work = context.pool.classify(key, images.items[0], top_k, seconds(timeout_ms))
+        ranked = await while_connected(request, context, work)
+        return Classification(model=ref, predictions=_ranked(ranked.value))
+    many = context.pool.classify_many(key, images.items, top_k, seconds(timeout_ms))
+    outcomes = await while_connected(request, context, many)
+    return Classifications(model=ref, results=[_result(outcome) for outcome in outcomes])
 
 
 async def _read_images(request: Request, context: Context) -> Images:
@@ -117,11 +122,10 @@ async def _read_form(request: Request, most: int) -> Images:
     return Images(tuple(items), several=len(items) > 1)
 
 
-async def _outcome(context: Context, key: ModelKey, data: bytes, top_k: int) -> Predicted | Failed:
-    try:
-        return Predicted(predictions=_ranked(await context.pool.classify(key, data, top_k)))
-    except LeafcodeError as error:
-        return Failed(problem=describe(error))
+def _result(outcome: Outcome[tuple[Prediction, ...]] | LeafcodeError) -> Predicted | Failed:
+    if isinstance(outcome, LeafcodeError):
+        return Failed(problem=describe(outcome))
+    return Predicted(predictions=_ranked(outcome.value))
 
 
 def _ranked(predictions: tuple[Prediction, ...]) -> list[RankedLabel]:

@@ -4,6 +4,7 @@ from fastapi import APIRouter
 from fastapi.responses import RedirectResponse
 
 from service.context import InContext
+from service.errors import NotReadyError
 from service.problems import documented
 from service.schemas import Health
 
@@ -19,8 +20,11 @@ async def healthz() -> Health:
 
 
 @router.get("/readyz", summary="Ready for work", responses=documented(503))
-async def readyz(_: InContext) -> Health:
-    """Answers 503 until models are loaded and work is accepted."""
+async def readyz(context: InContext) -> Health:
+    """Answers 503 unless every worker is alive, has its models and answers."""
+    obstacles = context.pool.state().obstacles()
+    if obstacles:
+        raise NotReadyError("; ".join(obstacles))
     return Health(status="ready")
 
 

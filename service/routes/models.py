@@ -22,8 +22,8 @@ JsonObject = dict[str, JsonValue]
 @router.get("", summary="All models", responses=documented(503))
 async def list_models(context: InContext) -> Models:
     """Every loaded version of every model."""
-    engines = context.repository.engines
-    return Models(models=[_card(context, engines[key].manifest) for key in sorted(engines)])
+    models = context.repository.models
+    return Models(models=[_card(context, models[key].manifest) for key in sorted(models)])
 
 
 @router.get("/{name}", summary="One model", responses=documented(404, 422, 503))

@@ -1,5 +1,6 @@
 """The real commands in real processes, and a real server to send requests to."""
 
+import contextlib
 import os
 import re
 import signal
@@ -35,16 +36,36 @@ def run(
     )
 
 
-class Server:
-    """`python -m service serve` on a port that the system chose; `url` once it is ready."""
+def children_of(pid: int) -> list[int]:
+    """Every process below another one, children of children too."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            parent = int(entry.read_text().rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(entry.parent.name))
+    return _below(pid, parents)
 
-    def __init__(self, *arguments: str) -> None:
+
+def _below(pid: int, parents: dict[int, list[int]]) -> list[int]:
+    return [below for child in parents.get(pid, []) for below in (child, *_below(child, parents))]
+
+
+class Server:
+    """`python -m service serve` on a port that the system chose; `url` once it is ready.
+
+    With `wait=False` it may still be starting.
+    """
+
+    def __init__(
+        self, *arguments: str, env: dict[str, str] | None = None, wait: bool = True
+    ) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "service", "serve", "--port", "0", *arguments],
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(),
+            env=env or environment(),
         )
+        self._wait = wait
         self.log: list[str] = []
         self.url = ""
         self._is_ready = threading.Event()
@@ -52,6 +73,8 @@ class Server:
 
     def __enter__(self) -> Self:
         self._reader.start()
+        if not self._wait:
+            return self
         assert self._is_ready.wait(DEADLINE_SECONDS)
         assert self.url, self.log
         return self

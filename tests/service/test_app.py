@@ -10,34 +10,8 @@ import pytest
 from fastapi import FastAPI
 
 from service.app import create_app
-from service.context import Context
-from service.engine import Codes, Prediction
-from service.engine.arrays import Float32Array
-from service.errors import NotReadyError
-from service.pool import Pool, ThreadPool
-from service.repository import ModelKey, Repository
 from service.settings import Settings
-from tests import pictures
 from tests.service.test_classify import problem_of
-
-
-class MeetingPool:
-    """A pool whose images wait for one another; they never end one after the other."""
-
-    def __init__(self, n_images: int) -> None:
-        self.ready = True
-        self.barrier = asyncio.Barrier(n_images)
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    async def classify(self, model: ModelKey, data: bytes, top_k: int) -> tuple[Prediction, ...]:
-        await self.barrier.wait()
-        return (Prediction(f"{model} {len(data)} {top_k}", 1.0),)
-
-    async def encode(self, model: ModelKey, descriptors: Float32Array) -> Codes:
-        raise NotImplementedError
 
 
 @asynccontextmanager
@@ -45,20 +19,6 @@ async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield client
-
-
-def test_images_of_one_request_run_concurrently(models: Path) -> None:
-    async def send_three() -> httpx.Response:
-        app = create_app(Settings(models=models))
-        pool: Pool = MeetingPool(3)
-        app.state.context = Context(Settings(models=models), Repository.load(models), pool)
-        async with client_of(app) as client, asyncio.timeout(60):
-            files = [("image", bytes(size)) for size in (1, 2, 3)]
-            return await client.post("/v1/classify?model=tiny&top_k=7", files=files)
-
-    results = asyncio.run(send_three()).json()["results"]
-    labels = [result["predictions"][0]["label"] for result in results]
-    assert labels == [f"tiny version 1 {size} 7" for size in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/v1/models"])
@@ -99,17 +59,3 @@ def test_a_bug_is_answered_without_its_details(
     assert "buggy" in str(problem_of(response, 500)["detail"])
     assert "secret" not in response.text
     assert "a secret" in caplog.text
-
-
-def test_a_pool_that_has_stopped_refuses_work(models: Path) -> None:
-    async def use() -> None:
-        settings = Settings(models=models)
-        pool = ThreadPool(Repository.load(models), settings.image_limits, threads=2)
-        await pool.start()
-        assert await pool.classify(ModelKey("tiny", 1), pictures.png(), 1)
-        await pool.stop()
-        await pool.stop()
-        with pytest.raises(NotReadyError, match="starting or stopping"):
-            await pool.classify(ModelKey("tiny", 1), pictures.png(), 1)
-
-    asyncio.run(use())

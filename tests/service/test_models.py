@@ -72,10 +72,11 @@ def test_openapi_tells_every_body_and_every_error(client: httpx.Client) -> None:
         "multipart/form-data",
         "application/json",
     }
-    assert {item["name"] for item in classify["parameters"]} == {"top_k", "model", "version"}
+    names = {item["name"] for item in classify["parameters"]}
+    assert names == {"top_k", "model", "version", "X-Timeout-Ms"}
     for path in ("/v1/classify", "/v1/codes"):
         answers = document["paths"][path]["post"]["responses"]
-        assert set(answers) == {"200", "400", "404", "413", "415", "422", "503"}
+        assert set(answers) == {"200", "400", "404", "413", "415", "422", "429", "503", "504"}
         assert set(answers["422"]["content"]) == {"application/problem+json"}
     assert "error" in document["components"]["schemas"]["Problem"]["properties"]
 

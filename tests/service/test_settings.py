@@ -5,6 +5,7 @@ import os
 import pytest
 from pydantic import ValidationError
 
+from service.cores import usable_cores
 from service.errors import SettingsError
 from service.settings import EMBEDDED_MODELS, Settings, load_settings
 
@@ -19,7 +20,12 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_defaults_serve_the_embedded_models_to_this_machine_only() -> None:
     settings = load_settings()
     assert (settings.models, settings.host, settings.port) == (EMBEDDED_MODELS, "127.0.0.1", 8000)
-    assert settings.threads == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 1024])
+def test_there_is_one_worker_for_each_share_of_usable_cores(threads: int) -> None:
+    settings = load_settings(threads=threads)
+    assert settings.workers == max(1, len(usable_cores()) // threads)
 
 
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,6 +44,9 @@ def test_arguments_come_before_the_environment(monkeypatch: pytest.MonkeyPatch) 
         ("port", "65536", "a whole number from 0 to 65535"),
         ("port", "http", "a whole number from 0 to 65535"),
         ("threads", "0", "a whole number from 1 to 1024"),
+        ("workers", "0", "a whole number from 1 to 1024"),
+        ("queue_size", "0", "a whole number from 1 to 100000"),
+        ("deadline_seconds", "0.5", "a whole number from 1 to 3600"),
         ("max_body_bytes", "1e6", "a whole number from 1000 to 1000000000"),
         ("log_level", "loud", "one of debug, info, warning, error"),
         ("host", "", "the address to listen on"),

@@ -8,13 +8,11 @@ from tests.service.processes import environment, run
 
 # In a process of its own, because other tests call kernels with types of their own.
 REQUESTS_AFTER_WARMING = """
-import asyncio, importlib, pkgutil, sys
-from pathlib import Path
-import httpx
-from service.app import create_app
-from service.engine import kernels
-from service.settings import Settings
-from service.warmup import warm
+import importlib, json, pkgutil, sys
+from service.engine import ImageLimits, kernels
+from service.warmup import run_every_kernel
+from service.wire import Frame, Kind
+from service.worker import Desk, Plan
 from tests import pictures
 
 def signatures():
@@ -25,21 +23,23 @@ def signatures():
             for module in modules for name, value in vars(module).items()
             if hasattr(value, "signatures") and not name.startswith("_")}
 
-async def main(app):
-    transport = httpx.ASGITransport(app)
-    async with app.router.lifespan_context(app):
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            for data in (pictures.png(), pictures.jpeg(pictures.disc(200, 300)),
-                         pictures.png(pictures.noise(20, 20))):
-                assert (await client.post("/v1/classify", content=data)).is_success
-            for n in (0, 1, 2, 40):
-                rows = {"descriptors": [[0.5] * 128] * n}
-                assert (await client.post("/v1/codes", json=rows)).is_success
+def ask(kind, body=b"", **fields):
+    frame = Frame(kind, 1, {"name": "tiny", "version": 1, **fields}, body)
+    assert desk.answer(frame).kind is Kind.DONE
 
 assert not any(signatures().values())
-warm()
+run_every_kernel()
 before = signatures()
-asyncio.run(main(create_app(Settings(models=Path(sys.argv[1])))))
+desk = Desk(Plan(0, (0,), 1, ImageLimits(), 100))
+ask(Kind.LOAD, path=sys.argv[1])
+for data in (pictures.png(), pictures.jpeg(pictures.disc(200, 300)),
+             pictures.png(pictures.noise(20, 20))):
+    ask(Kind.CLASSIFY, data, top_k=5)
+    ask(Kind.SCORES, data)
+    ask(Kind.ENCODE_IMAGE, data)
+for n in (0, 1, 2, 40):
+    ask(Kind.ENCODE_JSON, json.dumps({"descriptors": [[0.5] * 128] * n}).encode())
+    ask(Kind.ENCODE, bytes(n * 512), shape=[n, 128])
 assert len(before) >= 6 and all(before.values()), before
 assert signatures() == before, (before, signatures())
 """
@@ -47,7 +47,7 @@ assert signatures() == before, (before, signatures())
 
 def test_requests_compile_nothing_after_warming(models: Path) -> None:
     subprocess.run(
-        [sys.executable, "-c", REQUESTS_AFTER_WARMING, str(models)],
+        [sys.executable, "-c", REQUESTS_AFTER_WARMING, str(models / "tiny" / "1")],
         check=True,
         timeout=120,
         env=environment(),

@@ -1,0 +1,74 @@
+"""Which cores this process may use, and how they are dealt out to workers.
+
+The scheduler's mask says which cores, the control group's quota how many of them at
+a time: a container with `--cpus 2` on 64 cores still sees all 64. Workers beyond the
+quota would only be throttled together, in the middle of a request.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["cpu_quota", "deal", "usable_cores"]
+
+_MEMBERSHIP = Path("/proc/self/cgroup")
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+def usable_cores() -> tuple[int, ...]:
+    """The allowed cores, cut down to the whole part of the quota; at least one."""
+    # Only Linux can say which cores this process may use.
+    if hasattr(os, "sched_getaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+    else:
+        cores = list(range(os.cpu_count() or 1))
+    quota = cpu_quota()
+    # The rest of a quota such as 2.5 is left to the event loop.
+    most = len(cores) if quota is None else max(1, int(quota))
+    return tuple(cores[:most])
+
+
+def cpu_quota(membership: Path = _MEMBERSHIP, cgroups: Path = _CGROUPS) -> float | None:
+    """The tightest CPU quota on the way up from our control group, in cores; None if free."""
+    found = [quota for folder in _folders(membership, cgroups) if (quota := _read(folder))]
+    return min(found, default=None)
+
+
+def deal(cores: tuple[int, ...], workers: int, threads: int) -> tuple[tuple[int, ...], ...]:
+    """`threads` cores for each worker in turn; past the last core it starts over."""
+    return tuple(
+        tuple(sorted({cores[(worker * threads + i) % len(cores)] for i in range(threads)}))
+        for worker in range(workers)
+    )
+
+
+def _folders(membership: Path, cgroups: Path) -> Iterator[Path]:
+    """Our control group and those around it, in version 2 and in version 1's layout."""
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        # Version 1 mounts each controller on its own, "cpu" often as a link to "cpu,cpuacct".
+        roots = [cgroups / controllers, cgroups / "cpu"] if controllers else [cgroups]
+        inner = Path(path.lstrip("/"))
+        for root in roots:
+            # In a container the path may be the host's; the root is then our own group.
+            yield from (root / part for part in (inner, *inner.parents))
+
+
+def _read(folder: Path) -> float | None:
+    """The quota of one control group; none if it sets none or cannot be read."""
+    try:
+        if (folder / "cpu.max").exists():
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota = (folder / "cpu.cfs_quota_us").read_text()
+            period = (folder / "cpu.cfs_period_us").read_text()
+        cores = float(quota) / float(period) if quota.strip() != "max" else 0.0
+    except (OSError, ValueError, ZeroDivisionError):
+        return None
+    return cores if cores > 0 else None

@@ -1,0 +1,158 @@
+"""Frames between the service and its workers: a fixed header, small fields, raw bytes.
+
+    kind u8 | job u64 | size of fields u32 | size of body u64 | fields (JSON) | body
+
+All little-endian. Fields are a JSON object of plain values; the body is an image, an
+array or a finished answer. Nothing here executes, and errors cross as names of a closed
+table, so that a worker which was taken over by an image cannot reach the service.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Protocol
+
+from service import engine, errors
+from service.engine import LeafcodeError
+
+__all__ = ["Fields", "Frame", "FrameReader", "Kind", "WireError", "failed", "failure", "read_frame"]
+
+Fields = Mapping[str, Any]  # what JSON holds
+
+_HEADER = struct.Struct("<BQIQ")
+_MOST_FIELD_BYTES = 16_000_000
+_MOST_BODY_BYTES = 8_000_000_000
+
+_ERRORS: dict[str, type[LeafcodeError]] = {
+    kind.__name__: kind
+    for kind in (
+        engine.BrokenImageError,
+        engine.BundleError,
+        engine.DescriptorError,
+        engine.EmptyImageError,
+        engine.OversizedImageError,
+        engine.UnsupportedImageError,
+        errors.InvalidBodyError,
+        errors.MalformedBodyError,
+        errors.OversizedBodyError,
+        errors.UnknownModelError,
+    )
+}
+
+
+class Kind(IntEnum):
+    """What a frame asks for, or how it was answered."""
+
+    LOAD = 1
+    UNLOAD = 2
+    PING = 3
+    CLASSIFY = 4
+    SCORES = 5
+    ENCODE = 6
+    ENCODE_JSON = 7
+    ENCODE_IMAGE = 8
+    DONE = 20
+    FAILED = 21
+
+
+class Stream(Protocol):
+    """A blocking, buffered stream: less than asked for means that the other side is gone."""
+
+    def read(self, n: int, /) -> bytes:
+        """The next n bytes."""
+
+
+class WireError(Exception):
+    """Bytes that are no frame: the other side is broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message; an answer carries the job of its question."""
+
+    kind: Kind
+    job: int
+    fields: Fields
+    body: bytes | memoryview = b""
+
+    def head(self) -> bytes:
+        """Everything before the body."""
+        fields = json.dumps(self.fields, separators=(",", ":")).encode()
+        return _HEADER.pack(self.kind, self.job, len(fields), len(self.body)) + fields
+
+
+class FrameReader:
+    """Frames out of bytes that arrive in pieces of any size."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that `data` completes."""
+        self._buffer += data
+        frames = []
+        while (frame := self._next()) is not None:
+            frames.append(frame)
+        return frames
+
+    def _next(self) -> Frame | None:
+        if len(self._buffer) < _HEADER.size:
+            return None
+        kind, job, n_fields, n_body = _parse_header(self._buffer)
+        start = _HEADER.size + n_fields
+        if len(self._buffer) < start + n_body:
+            return None
+        with memoryview(self._buffer) as view:
+            fields = _parse_fields(bytes(view[_HEADER.size : start]))
+            body = bytes(view[start : start + n_body])
+        del self._buffer[: start + n_body]
+        return Frame(kind, job, fields, body)
+
+
+def read_frame(stream: Stream) -> Frame | None:
+    """The next frame; None once the other side is gone."""
+    header = stream.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        return None
+    kind, job, n_fields, n_body = _parse_header(header)
+    fields, body = stream.read(n_fields), stream.read(n_body)
+    if len(fields) < n_fields or len(body) < n_body:
+        return None
+    return Frame(kind, job, _parse_fields(fields), body)
+
+
+def failed(job: int, error: Exception) -> Frame:
+    """The answer that tells an error; one that is not in the table tells nothing."""
+    name = type(error).__name__
+    fields = {"error": name, "message": str(error)} if _ERRORS.get(name) is type(error) else {}
+    return Frame(Kind.FAILED, job, fields)
+
+
+def failure(frame: Frame) -> Exception:
+    """The error that a FAILED frame tells."""
+    kind = _ERRORS.get(str(frame.fields.get("error")))
+    if kind is None:
+        return RuntimeError("a worker failed unexpectedly; its traceback is in the log")
+    return kind(str(frame.fields.get("message")))
+
+
+def _parse_header(data: bytes | bytearray) -> tuple[Kind, int, int, int]:
+    number, job, n_fields, n_body = _HEADER.unpack_from(data)
+    if n_fields > _MOST_FIELD_BYTES or n_body > _MOST_BODY_BYTES:
+        raise WireError(f"a frame of {n_fields} and {n_body} bytes, more than any is long")
+    try:
+        return Kind(number), job, n_fields, n_body
+    except ValueError as error:
+        raise WireError(f"a frame of unknown kind {number}") from error
+
+
+def _parse_fields(data: bytes) -> Fields:
+    try:
+        fields = json.loads(data)
+    except ValueError as error:
+        raise WireError(f"fields that are not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise WireError("fields that are not an object")
+    return fields

@@ -1,0 +1,210 @@
+"""What runs inside a worker process: pin, load, warm up, serve until the service is gone.
+
+A worker answers one frame at a time. It holds engines by key, so that another version
+is loaded into a running worker by the same message as the first. Encoded bytes are
+decoded here and nowhere else: what a hostile image takes in memory or time is taken
+from a process that can be replaced.
+"""
+
+import logging
+import os
+import signal
+import socket
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from PIL import Image
+from pydantic_core import to_json
+
+from service import wire
+from service.bodies import parse_descriptors
+from service.engine import Codes, Engine, ImageLimits, LeafcodeError, Stopwatch
+from service.errors import UnknownModelError
+from service.warmup import sample_image
+from service.wire import Fields, Frame, Kind
+
+__all__ = ["Desk", "Plan", "run"]
+
+logger = logging.getLogger(__name__)
+
+# What fits is read, or sent, by one system call.
+_BUFFER_BYTES = 131_072
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a worker is told when it starts."""
+
+    number: int
+    cores: tuple[int, ...]
+    threads: int
+    limits: ImageLimits
+    max_descriptors: int
+
+    def to_json(self) -> Fields:
+        """Plain values for the fork server."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> "Plan":
+        """The plan that `to_json` wrote."""
+        return cls(
+            fields["number"],
+            tuple(fields["cores"]),
+            fields["threads"],
+            ImageLimits(**fields["limits"]),
+            fields["max_descriptors"],
+        )
+
+
+def run(connection: socket.socket, plan: Plan) -> None:
+    """The life of a worker; it ends when the other side of `connection` closes."""
+    # Ctrl-C and a stopping supervisor signal the whole group; only the service obeys.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    # Our own limit refuses such an image right after Pillow has warned about it.
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+    _pin(plan.cores)
+    desk = Desk(plan)
+    with connection, connection.makefile("rb", _BUFFER_BYTES) as stream:
+        try:
+            while (frame := wire.read_frame(stream)) is not None:
+                _send(connection, desk.answer(frame))
+        except OSError:
+            logger.debug("worker %d: the service went away", plan.number)
+
+
+def _pin(cores: tuple[int, ...]) -> None:
+    try:
+        os.sched_setaffinity(0, cores)
+    except (OSError, AttributeError) as error:
+        # Some sandboxes forbid it; the worker is then only slower.
+        logger.warning("cannot pin a worker to cores %s: %s", cores, error)
+
+
+def _send(connection: socket.socket, frame: Frame) -> None:
+    head = frame.head()
+    if len(frame.body) <= _BUFFER_BYTES:
+        connection.sendall(head + frame.body)
+    else:
+        connection.sendall(head)
+        connection.sendall(frame.body)
+
+
+Answer = tuple[Fields, bytes]
+
+
+class Desk:
+    """Engines by key, and a handler for each kind of frame."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._engines: dict[tuple[str, int], Engine] = {}
+        self._handlers: dict[Kind, Callable[[Frame, Stopwatch], Answer]] = {
+            Kind.LOAD: self._load,
+            Kind.UNLOAD: self._unload,
+            Kind.PING: lambda _, __: ({}, b""),
+            Kind.CLASSIFY: self._classify,
+            Kind.SCORES: self._scores,
+            Kind.ENCODE: self._encode,
+            Kind.ENCODE_JSON: self._encode_json,
+            Kind.ENCODE_IMAGE: self._encode_image,
+        }
+
+    def answer(self, frame: Frame) -> Frame:
+        """What to send back; an error becomes an answer too."""
+        start, watch = time.perf_counter(), Stopwatch()
+        try:
+            fields, body = self._handlers[frame.kind](frame, watch)
+        except LeafcodeError as error:
+            return wire.failed(frame.job, error)
+        except Exception as error:
+            logger.exception("worker %d failed at %s", self._plan.number, frame.kind.name)
+            return wire.failed(frame.job, error)
+        times = {"seconds": time.perf_counter() - start, "stages": watch.seconds}
+        return Frame(Kind.DONE, frame.job, {**fields, **times}, body)
+
+    def _engine(self, frame: Frame) -> Engine:
+        key = (frame.fields["name"], frame.fields["version"])
+        if key not in self._engines:
+            raise UnknownModelError(f"version {key[1]} of model {key[0]!r} is no longer loaded")
+        return self._engines[key]
+
+    def _load(self, frame: Frame, _: Stopwatch) -> Answer:
+        """Validate, map, replay the probes, and run one image of the usual size."""
+        # The one place for `threads=self._plan.threads`, once the engine takes it.
+        engine = Engine.load(frame.fields["path"])
+        engine.classify(sample_image(engine.config.max_side))
+        self._engines[frame.fields["name"], frame.fields["version"]] = engine
+        return {}, b""
+
+    def _unload(self, frame: Frame, _: Stopwatch) -> Answer:
+        self._engines.pop((frame.fields["name"], frame.fields["version"]), None)
+        return {}, b""
+
+    def _classify(self, frame: Frame, watch: Stopwatch) -> Answer:
+        engine = self._engine(frame)
+        scores = engine.scores(bytes(frame.body), self._plan.limits, watch)
+        ranked = engine.rank(scores, frame.fields["top_k"])
+        return {"ranked": [[item.label, item.probability] for item in ranked]}, b""
+
+    def _scores(self, frame: Frame, watch: Stopwatch) -> Answer:
+        scores = self._engine(frame).scores(bytes(frame.body), self._plan.limits, watch)
+        return {}, scores.tobytes()
+
+    def _encode(self, frame: Frame, watch: Stopwatch) -> Answer:
+        descriptors = np.frombuffer(frame.body, np.float32).reshape(frame.fields["shape"])
+        codes = self._engine(frame).encode(descriptors)
+        watch.lap("coding")
+        return _columns(codes)
+
+    def _encode_json(self, frame: Frame, watch: Stopwatch) -> Answer:
+        engine = self._engine(frame)
+        descriptors = parse_descriptors(bytes(frame.body), self._plan.max_descriptors)
+        # Parsing is no stage of the engine and must not count as one.
+        coding = Stopwatch()
+        codes = engine.encode(descriptors)
+        coding.lap("coding")
+        watch.seconds.update(coding.seconds)
+        return {}, _render(engine, codes)
+
+    def _encode_image(self, frame: Frame, watch: Stopwatch) -> Answer:
+        engine = self._engine(frame)
+        gray = engine.decode(bytes(frame.body), self._plan.limits)
+        watch.lap("decode")
+        descriptors = engine.describe(gray)
+        watch.lap("sift")
+        rows, cols, width = descriptors.shape
+        codes = engine.encode(descriptors.reshape(rows * cols, width))
+        watch.lap("coding")
+        fields, body = _columns(codes)
+        return {**fields, "grid": [rows, cols]}, body
+
+
+def _columns(codes: Codes) -> Answer:
+    """Codes as raw little-endian columns, one behind the other."""
+    n, m = codes.atom_ids.shape
+    return {"shape": [n, m]}, b"".join(
+        column.tobytes() for column in (codes.leaf_ids, codes.atom_ids, codes.values)
+    )
+
+
+def _render(engine: Engine, codes: Codes) -> bytes:
+    """JSON of `CodeColumns`; built without it, because checking every number costs as much."""
+    manifest = engine.manifest
+    return to_json(
+        {
+            "model": {
+                "name": manifest.name,
+                "version": manifest.version,
+                "digest": manifest.digest,
+            },
+            "n_atoms": manifest.config.n_atoms,
+            "leaf_ids": codes.leaf_ids.tolist(),
+            "atom_ids": codes.atom_ids.tolist(),
+            "values": codes.values.tolist(),
+        }
+    )
