@@ -52,26 +52,63 @@ def _filter_row(
 
 
 @part
+def _signed_band(
+    ix: np.float32, iy: np.float32, inverse: np.float32, cosine: np.float32, sine: np.float32
+) -> np.float32:
+    """m·|cos(φ-φₙ)|⁹ with the cosine's sign: what band n gets, or minus what n + 4 gets.
+
+    With eₙ = I_x cosφₙ + I_y sinφₙ = m·cos(φ-φₙ) it is eₙ·(eₙ²/m²)⁴: no arctangent, no
+    table. `inverse` is 1/m².
+    """
+    e = ix * cosine + iy * sine
+    squared = e * e * inverse
+    fourth = squared * squared
+    return e * (fourth * fourth)
+
+
+@part
+def _inverse_energy(ix: np.float32, iy: np.float32) -> np.float32:
+    """1/m²."""
+    return np.float32(1) / (ix * ix + iy * iy + _TINY)
+
+
+@part
 def _add_bands(gradient: Float32Array, directions: Float32Array, bands: Float32Array) -> None:
     """Add m·cos(φ-φₙ)₊⁹ of every pixel to its eight bands.
 
-    With eₙ = I_x cosφₙ + I_y sinφₙ = m·cos(φ-φₙ), the value is eₙ·(eₙ²/m²)⁴ where eₙ
-    is positive: no arctangent, no table. Band n+4 points the other way, so each
-    direction serves two bands. gradient (2, w); directions (4, 2); bands (8, w).
+    gradient (2, w); directions (4, 2); bands (8, w).
     """
-    width = gradient.shape[1]
     for n in range(4):
-        cosine = directions[n, 0]
-        sine = directions[n, 1]
-        for x in range(width):
-            ix = gradient[0, x]
-            iy = gradient[1, x]
-            e = ix * cosine + iy * sine
-            squared = e * e / (ix * ix + iy * iy + _TINY)
-            fourth = squared * squared
-            value = e * (fourth * fourth)
+        cosine, sine = directions[n, 0], directions[n, 1]
+        for x in range(gradient.shape[1]):
+            ix, iy = gradient[0, x], gradient[1, x]
+            value = _signed_band(ix, iy, _inverse_energy(ix, iy), cosine, sine)
             bands[n, x] += max(value, np.float32(0))
             bands[n + 4, x] += max(-value, np.float32(0))
+
+
+@part
+def _join_bands(
+    upper: Float32Array,
+    lower: Float32Array,
+    inverses: Float32Array,
+    directions: Float32Array,
+    bands: Float32Array,
+) -> None:
+    """The bands of two rows added up, in one pass instead of two.
+
+    upper, lower (2, w) are their gradients; inverses (2, w) scratch; bands (8, w) out.
+    """
+    for x in range(upper.shape[1]):
+        inverses[0, x] = _inverse_energy(upper[0, x], upper[1, x])
+        inverses[1, x] = _inverse_energy(lower[0, x], lower[1, x])
+    for n in range(4):
+        cosine, sine = directions[n, 0], directions[n, 1]
+        for x in range(upper.shape[1]):
+            one = _signed_band(upper[0, x], upper[1, x], inverses[0, x], cosine, sine)
+            two = _signed_band(lower[0, x], lower[1, x], inverses[1, x], cosine, sine)
+            bands[n, x] = max(one, np.float32(0)) + max(two, np.float32(0))
+            bands[n + 4, x] = max(-one, np.float32(0)) + max(-two, np.float32(0))
 
 
 @kernel
@@ -92,24 +129,30 @@ def build_feature_map(
     width = gray.shape[1]
     rows, cols = features.shape[0], (width - 4) // 2 - 1
     columns = np.empty((2, width), np.float32)
-    gradient = np.empty((2, width - 4), np.float32)
+    upper = np.empty((2, width - 4), np.float32)
+    lower = np.empty((2, width - 4), np.float32)
+    inverses = np.empty((2, width - 4), np.float32)
     bands = np.empty((8, width - 4), np.float32)
-    previous = np.empty((8, cols + 1), np.float32)
-    current = np.empty((8, cols + 1), np.float32)
+    previous = np.empty((8, cols), np.float32)
+    current = np.empty((8, cols), np.float32)
+    cells = np.empty((8, cols), np.float32)
     for row in range(rows + 1):
-        bands[:] = 0
-        for y in range(2 * (first + row), 2 * (first + row) + 2):
-            _filter_row(gray, y, smooth, derive, columns, gradient)
-            _add_bands(gradient, directions, bands)
+        y = 2 * (first + row)
+        _filter_row(gray, y, smooth, derive, columns, upper)
+        _filter_row(gray, y + 1, smooth, derive, columns, lower)
+        _join_bands(upper, lower, inverses, directions, bands)
         for n in range(8):
-            for x in range(cols + 1):
-                current[n, x] = bands[n, 2 * x] + bands[n, 2 * x + 1]
+            for x in range(cols):  # two columns added up, smoothed with the next two
+                current[n, x] = (bands[n, 2 * x] + bands[n, 2 * x + 1]) + (
+                    bands[n, 2 * x + 2] + bands[n, 2 * x + 3]
+                )
         if row > 0:
+            for n in range(8):
+                for x in range(cols):
+                    cells[n, x] = previous[n, x] + current[n, x]
             for x in range(cols):
                 for n in range(8):
-                    features[row - 1, x % 2, x // 2, n] = (previous[n, x] + previous[n, x + 1]) + (
-                        current[n, x] + current[n, x + 1]
-                    )
+                    features[row - 1, x % 2, x // 2, n] = cells[n, x]
         previous, current = current, previous
 
 
