@@ -3,8 +3,8 @@
 It has imported the engine and run every kernel, so that a forked worker starts in
 milliseconds and shares the machine code. It takes lines of JSON on one socket, a
 worker's own socket travelling beside its line, and ends, workers and all, when the
-service is gone. The standard library's fork server was tried: it pickles, imports the
-service's main module into every worker, and keeps a resource tracker beside it.
+service is gone. The standard library's fork server would pickle, import the service's
+main module into every worker, and keep a resource tracker beside it.
 """
 
 import gc

@@ -135,8 +135,7 @@ class Desk:
 
     def _load(self, frame: Frame, _: Stopwatch) -> Answer:
         """Validate, map, replay the probes, and run one image of the usual size."""
-        # The one place for `threads=self._plan.threads`, once the engine takes it.
-        engine = Engine.load(frame.fields["path"])
+        engine = Engine.load(frame.fields["path"], self._plan.threads)
         engine.classify(sample_image(engine.config.max_side))
         self._engines[frame.fields["name"], frame.fields["version"]] = engine
         return {}, b""
