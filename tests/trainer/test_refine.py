@@ -8,6 +8,7 @@ from service.engine.coding import Coder
 from service.engine.tree import Tree
 from tests import reference
 from trainer import refine
+from trainer.kernels.refine import cut_at_best
 from trainer.refine import coding_errors, refine_tree
 from trainer.train import CodeSettings, learn_codes
 from trainer.tree_building import TreeSettings, build_tree
@@ -47,14 +48,28 @@ def test_coding_errors_are_those_of_least_squares(
 def test_walking_from_the_root_is_routing(learned: tuple[Float32Array, Tree, Coder]) -> None:
     points, tree, coder = learned
     sweep = refine._Sweep(points, tree, coder)
-    np.testing.assert_array_equal(sweep._walk(np.zeros(len(points), np.int32)), tree.route(points))
+    found = sweep.walk(np.zeros(len(points), np.int32), slice(None), tree.depth)
+    np.testing.assert_array_equal(found, tree.route(points))
 
 
 def test_walking_from_a_leaf_stays_there(learned: tuple[Float32Array, Tree, Coder]) -> None:
     points, tree, coder = learned
     leaf_ids = np.arange(len(points), dtype=np.int32) % tree.n_leaves
-    found = refine._Sweep(points, tree, coder)._walk(leaf_ids + tree.n_leaves - 1)
+    found = refine._Sweep(points, tree, coder).walk(
+        leaf_ids + tree.n_leaves - 1, slice(None), tree.depth
+    )
     np.testing.assert_array_equal(found, leaf_ids)
+
+
+def test_costs_of_a_level_are_those_of_walking_on(
+    learned: tuple[Float32Array, Tree, Coder],
+) -> None:
+    points, tree, coder = learned
+    sweep = refine._Sweep(points, tree, coder)
+    for level in (4, 3, 2):
+        sweep.refine_level(level)
+    leaf_ids = Tree(sweep.vectors, sweep.thresholds).route(points)
+    np.testing.assert_allclose(sweep.costs, coding_errors(points, leaf_ids, coder), atol=1e-4)
 
 
 def test_refining_lowers_the_error_of_new_points(
@@ -94,7 +109,7 @@ def test_a_tree_that_cannot_be_improved_stays(learned: tuple[Float32Array, Tree,
 def test_best_cut_takes_the_most_gain(
     projections: list[float], gains: list[float], cut: float
 ) -> None:
-    found = refine._best_cut(np.array(projections, np.float32), np.array(gains, np.float32))
+    found = cut_at_best(np.array(projections, np.float32), np.array(gains, np.float32))
     assert found == pytest.approx(cut)
 
 
