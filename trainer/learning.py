@@ -7,18 +7,17 @@ from pathlib import Path
 import numpy as np
 
 from service.engine.arrays import Float32Array
+from service.engine.coding import Coder
 from service.engine.hashing import Hash, HashFunction
 from service.engine.tree import Tree
 from trainer.checkpoint import Checkpoint, fingerprint
-from trainer.refine import refine_tree
+from trainer.refine import refine_codes, refine_tree
+from trainer.somp import group_by_leaf
 from trainer.train import CodeSettings, LearnedCodes, TrainingState, learn_codes
 
 __all__ = ["RunSettings", "learn_hash_codes", "learn_tree_codes"]
 
 logger = logging.getLogger(__name__)
-
-# The dictionary settles in about two iterations after decisions have moved.
-_ITERATIONS_PER_REFINEMENT = 2
 
 
 @dataclass(frozen=True)
@@ -44,15 +43,27 @@ def learn_tree_codes(
 ) -> tuple[Hash, LearnedCodes]:
     """Algorithm 2, then `refinements` times the tree's decisions and the codes in turn."""
     learned, state = _learn(descriptors, tree, settings)
-    codes = settings.codes
+    if settings.refinements:  # decisions are fitted to codes, so these come first
+        learned, state = _refined(descriptors, tree, state)
     for sweep in range(settings.refinements):
-        logger.info("refinement %d/%d", sweep + 1, settings.refinements)
         tree = refine_tree(descriptors, tree, learned.coder)
-        codes = replace(codes, iterations=codes.iterations + _ITERATIONS_PER_REFINEMENT)
-        learned, state = _learn(
-            descriptors, tree, replace(settings, codes=codes, checkpoint=None), state
-        )
+        learned, state = _refined(descriptors, tree, state)
+        error = learned.relative_errors[-1]
+        logger.info("refinement %d/%d: relative error %.4f", sweep + 1, settings.refinements, error)
     return tree, learned
+
+
+def _refined(
+    descriptors: Float32Array, tree: Tree, state: TrainingState
+) -> tuple[LearnedCodes, TrainingState]:
+    """Codes for where the tree sends the descriptors now; leaves stay in their groups."""
+    leaves = np.arange(tree.n_leaves, dtype=np.int32)
+    group_ids = leaves if state.group_ids is None else state.group_ids
+    points = group_by_leaf(descriptors, group_ids[tree.route(descriptors)], len(state.table))
+    table, dictionary, error = refine_codes(points, state.table, state.dictionary)
+    errors = (*state.relative_errors, error)
+    state = replace(state, table=table, dictionary=dictionary, relative_errors=errors)
+    return LearnedCodes(Coder.from_table(table[group_ids], dictionary), errors), state
 
 
 def _learn(

@@ -7,8 +7,7 @@ tree's dictionary.
 
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
+from tempfile import TemporaryDirectory
 
 from service.engine.arrays import Float32Array
 from service.engine.coding import Coder
@@ -19,7 +18,7 @@ from trainer.errors import DataError
 from trainer.learning import RunSettings, learn_tree_codes
 from trainer.omp import OmpCoder
 from trainer.parallel import n_threads
-from trainer.refine import coding_errors
+from trainer.refine import coding_errors, relative_error
 from trainer.sampling import SampleSettings, sample_descriptors
 from trainer.train import CodeSettings
 from trainer.tree_building import TreeSettings, build_tree
@@ -31,7 +30,7 @@ __all__ = ["RefinementSettings", "measure_refinement"]
 class RefinementSettings:
     """Descriptors to learn from and to judge by, size of the model, sweeps of refinement."""
 
-    samples: int = 2_000_000
+    samples: int = 3_000_000
     held_out: int = 50_000
     depth: int = 16
     atoms: int = 1024
@@ -57,25 +56,23 @@ def measure_refinement(folder: Path, settings: RefinementSettings) -> dict[str, 
     tree = build_tree(learn_from, TreeSettings(settings.depth))
     codes = CodeSettings(settings.atoms, settings.nonzeros, settings.iterations)
     errors: dict[str, float] = {}
-    for name, sweeps in (("plain_tree", 0), ("refined_tree", settings.refinements)):
-        run = RunSettings(codes, sweeps, settings.seed)
-        hash_, learned = learn_tree_codes(learn_from, tree, run)
-        errors[name] = _tree_error(judge_by, hash_, learned.coder)
-        if not sweeps:
-            errors["omp"] = _omp_error(judge_by, learned.coder.dictionary, settings.nonzeros)
+    with TemporaryDirectory() as scratch:
+        # Both begin with the same iterations: the second finds them in the checkpoint.
+        checkpoint = Path(scratch) / "iterations.npz"
+        for name, sweeps in (("plain_tree", 0), ("refined_tree", settings.refinements)):
+            run = RunSettings(codes, sweeps, settings.seed, checkpoint)
+            hash_, learned = learn_tree_codes(learn_from, tree, run)
+            errors[name] = _tree_error(judge_by, hash_, learned.coder)
+            if not sweeps:
+                errors["omp"] = _omp_error(judge_by, learned.coder.dictionary, settings.nonzeros)
     return errors
 
 
 def _tree_error(descriptors: Float32Array, hash_: Hash, coder: Coder) -> float:
-    return _relative(descriptors, coding_errors(descriptors, hash_.route(descriptors), coder))
+    return relative_error(descriptors, coding_errors(descriptors, hash_.route(descriptors), coder))
 
 
 def _omp_error(descriptors: Float32Array, dictionary: Float32Array, nonzeros: int) -> float:
     coder = OmpCoder(dictionary, nonzeros, n_threads())
     codes = coder.encode(descriptors)
-    return _relative(descriptors, residual_energies(descriptors, codes, dictionary))
-
-
-def _relative(descriptors: Float32Array, errors: Float32Array) -> float:
-    energy = np.einsum("ij,ij->", descriptors, descriptors, dtype=np.float64)
-    return float(errors.sum(dtype=np.float64) / energy)
+    return relative_error(descriptors, residual_energies(descriptors, codes, dictionary))
