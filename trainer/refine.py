@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from service.engine.arrays import Float32Array, Float64Array, Int32Array, frozen
 from service.engine.coding import Coder
+from service.engine.fixedpoint import Descriptors
 from service.engine.tree import Tree, norms_of
 from trainer.dictionary import residual_energies, update_by_least_squares
 from trainer.kernels.refine import refit_decision, walk_from
@@ -58,7 +59,7 @@ def refine_tree(descriptors: Float32Array, tree: Tree, coder: Coder) -> Tree:
     sweep = _Sweep(descriptors, tree, coder)
     accepted = [sweep.refine_level(level) for level in reversed(range(tree.depth))]
     logger.info("refined %d of %d decisions", sum(accepted), tree.n_leaves - 1)
-    return Tree.from_floats(sweep.vectors, sweep.thresholds)
+    return sweep.tree()
 
 
 class _Sweep:
@@ -69,12 +70,17 @@ class _Sweep:
         self.norms = frozen(norms_of(descriptors))
         self.coder = coder
         self.depth = tree.depth
-        self.vectors = tree.vectors.copy()
-        self.thresholds = tree.thresholds.copy()
+        self.directions = tree.directions.copy()
+        self.cuts = tree.cuts.copy()
+        self.width = tree.width
         # A level's decisions change nothing above it: who passes which of its nodes is
         # known from the start, and what they cost below, from the level below.
-        self.leaf_ids = tree.route(descriptors, self.norms)
+        self.leaf_ids = tree.route(descriptors)
         self.costs = self._costs_from(self.nodes_at(self.depth))
+
+    def tree(self) -> Tree:
+        """The decisions as they are now."""
+        return Tree(self.directions.copy(), self.cuts.copy(), self.width)
 
     def refine_level(self, level: int) -> int:
         """New decisions for the nodes of a level; how many were kept."""
@@ -118,31 +124,42 @@ class _Sweep:
         As numbers of leaves of the tree cut off at `depth`.
         """
         n_inner = 2**depth - 1
-        ends = np.empty(len(self.descriptors[rows]), np.int32)
+        fixed = Descriptors.of(self.descriptors[rows]).fixed
+        ends = np.empty(len(fixed.lengths), np.int32)
         walk_from(
-            self.descriptors[rows],
-            self.norms[rows],
-            frozen(self.vectors[:n_inner]),
-            frozen(self.thresholds[:n_inner]),
+            *fixed,
+            frozen(self.directions[:n_inner]),
+            frozen(self.cuts[:n_inner]),
             frozen(nodes[rows]),
             ends,
         )
         return ends
 
     def _refine_node(self, node: int, members: Int32Array, gains: Float32Array) -> bool:
-        held_out = np.arange(len(members)) % _HELD_OUT_EVERY == 0
-        fitted = members[~held_out]
+        is_held_out = np.arange(len(members)) % _HELD_OUT_EVERY == 0
+        fitted, held_out = members[~is_held_out], members[is_held_out]
         stride = -(-len(fitted) // _MOST_FITTED)
-        return refit_decision(
+        current = Tree(self.directions[node : node + 1], self.cuts[node : node + 1], self.width)
+        vector, threshold = current.vectors[0], current.thresholds
+        if not refit_decision(
             self.descriptors,
             self.norms,
             gains,
             fitted[::stride],
-            members[held_out],
+            held_out,
             _RIDGES,
-            self.vectors[node],
-            self.thresholds[node : node + 1],
-        )
+            vector,
+            threshold,
+        ):
+            return False
+        # Judged once more as the integers that it becomes.
+        better = Tree.from_floats(vector[None], threshold)
+        rows = Descriptors.of(self.descriptors[held_out])
+        kept, lost = (float(gains[held_out] @ tree.route(rows)) for tree in (better, current))
+        if kept <= lost:
+            return False
+        self.directions[node], self.cuts[node] = better.directions[0], better.cuts[0]
+        return True
 
 
 def _by_node(nodes: Int32Array, first: int, end: int) -> Iterator[tuple[int, Int32Array]]:

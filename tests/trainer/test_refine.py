@@ -72,7 +72,7 @@ def test_costs_of_a_level_are_those_of_walking_on(
     sweep = refine._Sweep(points, tree, coder)
     for level in (4, 3, 2):
         sweep.refine_level(level)
-    leaf_ids = Tree(sweep.vectors, sweep.thresholds).route(points)
+    leaf_ids = sweep.tree().route(points)
     np.testing.assert_allclose(sweep.costs, coding_errors(points, leaf_ids, coder), atol=1e-4)
 
 

@@ -7,10 +7,14 @@ candidates and what the node has already.
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Float64Array, Int32Array
+from service.engine.arrays import Float32Array, Float64Array, Int16Array, Int32Array
 from service.engine.compiling import kernel, part
+from service.engine.kernels.integers import LANES, dot
 
 __all__ = ["cut_at_best", "refit_decision", "walk_from"]
+
+_LANES = np.uint64(LANES)
+_NONE, _ONE = np.uint64(0), np.uint64(1)
 
 # Cosines end at one, so these thresholds send all members left, or all right.
 _ALL_LEFT = np.float32(2)
@@ -22,25 +26,28 @@ _SMALLEST_NORM = np.float32(1e-12)
 
 @kernel
 def walk_from(
-    descriptors: Float32Array,
-    norms: Float32Array,
-    vectors: Float32Array,
-    thresholds: Float32Array,
+    directions: Int16Array,
+    lengths: Float32Array,
+    vectors: Int16Array,
+    cuts: Int32Array,
     nodes: Int32Array,
     leaf_ids: Int32Array,
 ) -> None:
     """Leaf of every descriptor that starts at its own node instead of the root.
 
-    descriptors (n, d); norms, nodes (n,); vectors (inner nodes, d) -> leaf_ids (n,).
+    Descriptors in fixed point, directions (n, w) and lengths (n,), as in `walk`; nodes
+    (n,); vectors (inner nodes, w), cuts (inner nodes,) -> leaf_ids (n,).
     """
-    n_inner, width = vectors.shape
-    for i in range(descriptors.shape[0]):
-        node = nodes[i]
+    n_inner = np.uint64(vectors.shape[0])
+    width = np.uint64(vectors.shape[1])
+    for i in range(np.uint64(directions.shape[0])):
+        node = np.uint64(nodes[i])
         while node < n_inner:
-            projection = np.float32(0)
-            for k in range(width):
-                projection += descriptors[i, k] * vectors[node, k]
-            node = 2 * node + 1 + (projection > thresholds[node] * norms[i])
+            projection = 0
+            for column in range(_NONE, width, _LANES):
+                projection += dot(directions, i, vectors, node, column)
+            right = projection > cuts[node] and lengths[i] > 0
+            node += node + _ONE + np.uint64(right)
         leaf_ids[i] = node - n_inner
 
 
