@@ -225,7 +225,7 @@ def test_command_measures_every_figure_or_fails_by_name(
     assert code == (1 if document["missing"] else 0)
     assert set(document["curves"]) == set(CURVES)
     names = [stage["name"] for stage in document["stages"]["stages"]]
-    assert names == ["decode", "describe", "route", "code", "pool", "classify"]
+    assert names == ["decode", "sift", "directions", "route", "code", "pool", "classify"]
     with Image.open(out / "bench.png") as picture:
         assert picture.format == "PNG"
     assert (out / "page.md").read_text().startswith("## Speed")
