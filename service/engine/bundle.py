@@ -27,7 +27,15 @@ from service.engine.hashing import hash_specs
 from service.engine.kernels.integers import CACHE_LINE
 from service.engine.manifest import Manifest, TensorSpec, parse_manifest
 
-__all__ = ["MANIFEST_FILE", "MODEL_NAME", "TENSORS_FILE", "Bundle", "read_bundle", "write_bundle"]
+__all__ = [
+    "MANIFEST_FILE",
+    "MODEL_NAME",
+    "TENSORS_FILE",
+    "Bundle",
+    "has_float_tree",
+    "read_bundle",
+    "write_bundle",
+]
 
 MANIFEST_FILE = "manifest.json"
 TENSORS_FILE = "tensors.safetensors"
@@ -208,7 +216,7 @@ def _check_tensors(manifest: Manifest, tensors: Mapping[str, Tensor], where: Pat
     if "pseudo_inverses" in tensors:
         del expected["inverse_grams"]
         expected["pseudo_inverses"] = pseudo_inverse_spec(manifest.config)
-    if _has_float_tree(tensors):
+    if has_float_tree(tensors):
         for name in ("tree_vectors", "tree_thresholds"):
             expected[name] = replace(expected[name], dtype="float32")
     if set(tensors) != set(expected) or set(manifest.tensors) != set(expected):
@@ -219,7 +227,7 @@ def _check_tensors(manifest: Manifest, tensors: Mapping[str, Tensor], where: Pat
         _check_tensor(name, tensor, expected[name], manifest, where)
 
 
-def _has_float_tree(tensors: Mapping[str, Tensor]) -> bool:
+def has_float_tree(tensors: Mapping[str, Tensor]) -> bool:
     """Bundles of the first trainer hold the tree's decisions in float32."""
     vectors = tensors.get("tree_vectors")
     return vectors is not None and vectors.dtype == np.float32

@@ -11,24 +11,27 @@ from service.engine.arrays import Float32Array, frozen
 from service.engine.coding import Codes
 from service.engine.config import EngineConfig, SignRule
 from service.engine.kernels.pooling import ABSOLUTE, RAW, SPLIT, pool_regions
+from service.engine.threads import ONE_THREAD, Threads
 
 __all__ = ["pool"]
 
 _SIGN_RULES: dict[SignRule, int] = {"absolute": ABSOLUTE, "raw": RAW, "split": SPLIT}
 
 
-def pool(codes: Codes, grid: tuple[int, int], config: EngineConfig) -> Float32Array:
+def pool(
+    codes: Codes, grid: tuple[int, int], config: EngineConfig, threads: Threads = ONE_THREAD
+) -> Float32Array:
     """Pooled vector (n_features,) of the codes on a grid of (rows, cols)."""
     finest_regions = config.pyramid[0]
     finest = np.zeros((finest_regions, finest_regions, config.n_channels), np.float32)
     shape = (*grid, config.nonzeros)
-    pool_regions(
-        frozen(codes.atom_ids.reshape(shape)),
-        frozen(codes.values.reshape(shape)),
-        _SIGN_RULES[config.sign_rule],
-        config.n_atoms,
-        finest,
-    )
+    atom_ids, values = frozen(codes.atom_ids.reshape(shape)), frozen(codes.values.reshape(shape))
+    rule = _SIGN_RULES[config.sign_rule]
+
+    def fill(first: int, last: int) -> None:
+        pool_regions(atom_ids, values, rule, config.n_atoms, first, last, finest)
+
+    threads.split(fill, finest_regions**2)
     levels = [_coarsen(finest, regions).ravel() for regions in config.pyramid]
     return _unit(np.concatenate(levels))
 

@@ -16,9 +16,15 @@ ABSOLUTE, RAW, SPLIT = 0, 1, 2
 
 @kernel
 def pool_regions(
-    atom_ids: Int32Array, values: Float32Array, sign_rule: int, n_atoms: int, pooled: Float32Array
+    atom_ids: Int32Array,
+    values: Float32Array,
+    sign_rule: int,
+    n_atoms: int,
+    first: int,
+    last: int,
+    pooled: Float32Array,
 ) -> None:
-    """Raise `pooled` to the largest value of each atom in each region of the grid.
+    """Raise `pooled` to the largest value of each atom in regions `first` to `last`.
 
     atom_ids, values (rows, cols, m); pooled (regions, regions, channels), zero at
     first. With SPLIT, atom k fills channel k where positive and K + k where negative.
@@ -29,7 +35,7 @@ def pool_regions(
     # A negative value that keeps its sign cannot exceed a maximum.
     shift = np.uint64(n_atoms if sign_rule == SPLIT else 0)
     flip = np.float32(1 if sign_rule == RAW else -1)
-    for region in range(regions * regions):
+    for region in range(first, last):
         # Descriptor y lies in region ⌊y·regions/rows⌋. One region at a time stays in the cache.
         region_y, region_x = region // regions, region % regions
         channels = pooled[region_y, region_x]
