@@ -56,9 +56,12 @@ def solve_codes(
             leaf = np.uint64(leaf_ids[i])
             for a in range(nonzeros):
                 atom = np.uint64(table[leaf, a])
-                product = dot(directions, i, atoms, atom, _NONE)
-                for column in range(_LANES, width, _LANES):
-                    product += dot(directions, i, atoms, atom, column)
+                product = 0
+                if width == _LANES:
+                    product = dot(directions, i, atoms, atom, _NONE)
+                else:
+                    for column in range(_NONE, width, _LANES):
+                        product += dot(directions, i, atoms, atom, column)
                 correlations[a] = np.float32(product) * atom_scales[atom] * lengths[i]
                 atom_ids[i, a] = table[leaf, a]
                 values[i, a] = 0
