@@ -156,10 +156,11 @@ def _to_gray(picture: Image.Image, max_side: int) -> Float32Array:
     transposition = _TRANSPOSITIONS.get(_orientation(picture))
     if transposition is not None:
         gray = gray.transpose(transposition)
-    white = 1 if gray.mode == "F" else 255
-    pixels: Float32Array = np.asarray(gray, dtype=np.float32) * np.float32(1 / white)
-    # Bicubic resampling overshoots at edges, which Pillow cuts off in 8-bit images only.
-    return pixels.clip(0, 1, out=pixels)
+    if gray.mode == "F":
+        # Bicubic resampling overshoots at edges, which Pillow cuts off in 8-bit images only.
+        return np.asarray(gray, np.float32).clip(0, 1)
+    pixels: Float32Array = np.multiply(np.asarray(gray), np.float32(1 / 255), dtype=np.float32)
+    return pixels
 
 
 def _fit(size: tuple[int, int], max_side: int) -> tuple[int, int]:
