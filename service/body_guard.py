@@ -9,7 +9,6 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import OversizedBodyError, SlowBodyError, UnsupportedBodyError
@@ -76,11 +75,11 @@ class _Reader:
         return message
 
     def _check_headers(self) -> None:
-        headers = Headers(scope=self._scope)
-        stated = headers.get("content-length", "")
-        self._check_size(int(stated) if stated.isdecimal() else 0)
-        encoding = headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("", "identity"):
+        headers = dict(self._scope["headers"])
+        stated = headers.get(b"content-length", b"")
+        self._check_size(int(stated) if stated.isdigit() else 0)
+        encoding = headers.get(b"content-encoding", b"").strip().lower()
+        if encoding not in (b"", b"identity"):
             # So that no body can be larger than it looks.
             raise UnsupportedBodyError("the body has a Content-Encoding, expected none")
 

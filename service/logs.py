@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from PIL import Image
+from pydantic_core import to_json
 
 __all__ = ["JsonLines", "LogFormat", "LogLevel", "TextLines", "start_logging"]
 
@@ -29,7 +30,7 @@ class JsonLines(logging.Formatter):
     """Each record as one JSON object; its `fields`, if it has any, are members."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line; `json.dumps` escapes whatever could end it."""
+        """One line: whatever could end it is escaped."""
         line: dict[str, object] = {
             "time": _time(record, utc=True),
             "level": record.levelname.lower(),
@@ -39,7 +40,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, separators=(",", ":"))
+        return _dumps(line)
 
 
 class TextLines(logging.Formatter):
@@ -64,6 +65,15 @@ def start_logging(level: LogLevel, format_: LogFormat = "text") -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     # Our own limit refuses such an image right after Pillow has warned about it.
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+
+
+def _dumps(line: dict[str, object]) -> str:
+    # Four times as fast as `json`, but it leaves the line separators of Unicode as they are.
+    try:
+        text = to_json(line, fallback=str).decode()
+    except ValueError:
+        text = ""  # lone surrogates
+    return text if text and text.isascii() else json.dumps(line, default=str)
 
 
 def _time(record: logging.LogRecord, *, utc: bool = False) -> str:

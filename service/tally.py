@@ -30,22 +30,23 @@ class Tally:
     status: int = 0
     reason: str = ""
     """Why it was refused, by the last part of the problem's type; empty if it was not."""
+    trace_id: str = ""
     model: Manifest | None = None
     jobs: list[Timings] = field(default_factory=list)
     observed: int = 0
     """When the last jobs were reported, in nanoseconds since 1970."""
 
-    def stages(self) -> dict[str, float]:
-        """Seconds by stage: the longest wait in the queue, and the sums of the others.
+    def milliseconds(self) -> dict[str, float]:
+        """Time by stage: the longest wait in the queue, and the sums of the others.
 
         The images of one request wait side by side, but each takes its own time of a core.
         """
         if not self.jobs:
             return {}
-        seconds = {"queue": max(job.queue for job in self.jobs)}
+        seconds = {"queue": max([job.queue for job in self.jobs])}
         for job in self.jobs:
             _add(seconds, job.stages)
-        return seconds
+        return {stage: round(value * 1e3, 3) for stage, value in seconds.items()}
 
 
 def observe(request: Request, model: Manifest, *jobs: Timings) -> None:
