@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Tracing"]
 
 _OFF = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+# A stopping service waits for it once more, even if nobody is there.
+_EXPORT_SECONDS = 2
 _BILLION = 1_000_000_000
 
 
@@ -43,7 +45,7 @@ class Tracing:
                 "LEAFCODE_OTLP_ENDPOINT (--otlp-endpoint) is set, but OpenTelemetry is not "
                 "installed; expected: pip install 'leafcode[otel]'"
             ) from error
-        return cls.through(OTLPSpanExporter(endpoint))
+        return cls.through(OTLPSpanExporter(endpoint, timeout=_EXPORT_SECONDS))
 
     @classmethod
     def through(cls, exporter: "SpanExporter") -> "Tracing":
