@@ -7,15 +7,20 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
+from service.body_guard import BodyGuard, BodyLimits
 from service.context import Context
-from service.middleware import BodyLimit, RequestTrace
+from service.keys import RequireKey, read_keys
+from service.metrics import Metrics, PoolCollector
+from service.middleware import RequestTrace
 from service.pool import Pool
 from service.problems import install_handlers
 from service.repository import Repository
-from service.routes import classify, codes, health, models
+from service.routes import classify, codes, health, metrics, models
 from service.settings import Settings
+from service.tracing import Tracing
 
 __all__ = ["create_app"]
 
@@ -26,36 +31,61 @@ Image labels and sparse codes, fast, on plain CPUs.
 
 Errors are problem documents (RFC 9457, `application/problem+json`) with an extra member
 `error`. Every answer carries `X-Request-Id`: yours, if it is up to 64 letters, digits,
-dots, dashes and underscores, otherwise a new one.
+dots, dashes and underscores, otherwise a new one. `Server-Timing` tells where its time went.
 """
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The application; models are loaded when it starts."""
+def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
+    """The application; models are loaded when it starts. Traces go where the settings say."""
+    tracing = tracing or Tracing.to(settings.otlp_endpoint)
     app = FastAPI(
         title="Leafcode",
         version=__version__,
         description=_DESCRIPTION,
-        lifespan=partial(_lifespan, settings=settings),
+        lifespan=partial(_lifespan, settings=settings, tracing=tracing),
         redoc_url=None,
+        telemetry=tracing.configuration,
     )
-    for module in (classify, codes, models, health):
+    app.state.metrics = Metrics()
+    for module in (classify, codes, models, health, metrics):
         app.include_router(module.router)
     install_handlers(app)
-    # The last one added is the outermost.
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
-    app.add_middleware(RequestTrace)
+    _surround(app, settings, tracing)
     return app
 
 
+def _surround(app: FastAPI, settings: Settings, tracing: Tracing) -> None:
+    """Add the middleware; the last one added is the outermost."""
+    app.add_middleware(BodyGuard, limits=BodyLimits.of(settings))
+    keys = read_keys(settings)
+    if keys is not None:
+        app.add_middleware(
+            RequireKey, keys=keys, open_paths=frozenset(settings.listed("open_paths"))
+        )
+    origins = settings.listed("cors_origins")
+    if origins:
+        # Outside of the keys: a browser asks for permission without one.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=["X-Request-Id", "Server-Timing", "Retry-After"],
+        )
+    app.add_middleware(RequestTrace, metrics=app.state.metrics, tracing=tracing)
+
+
 @asynccontextmanager
-async def _lifespan(app: FastAPI, settings: Settings) -> AsyncIterator[None]:
+async def _lifespan(app: FastAPI, settings: Settings, tracing: Tracing) -> AsyncIterator[None]:
     repository = await asyncio.to_thread(Repository.load, settings.models)
     pool = Pool(settings, repository.models)
     # Known before it is ready, so that probes can say what it waits for.
-    app.state.context = Context(settings, repository, pool)
+    context = Context(settings, repository, pool)
+    app.state.context = context
+    app.state.metrics.registry.register(PoolCollector(context))
     await pool.start()
     try:
         yield
     finally:
         await pool.stop()
+        await asyncio.to_thread(tracing.stop)

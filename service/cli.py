@@ -8,23 +8,23 @@ import argparse
 import json
 import logging
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from PIL import Image
-
 from service import __version__
 from service.engine import Engine, LeafcodeError, Prediction
 from service.errors import SettingsError
+from service.logs import start_logging
 from service.repository import Repository
 from service.schemas import ModelRef
 from service.server import serve
-from service.settings import LogLevel, Settings, allowed, load_settings
+from service.settings import ENVIRONMENT_ONLY, Settings, allowed, load_settings
 from service.warmup import warm
 
 __all__ = ["main"]
+
+logger = logging.getLogger(__name__)
 
 _EXAMPLES = """\
 examples:
@@ -34,7 +34,7 @@ examples:
   curl --data-binary @photo.jpg http://127.0.0.1:8000/v1/classify
 """
 
-_SERVE_FLAGS = tuple(Settings.model_fields)
+_SERVE_FLAGS = tuple(name for name in Settings.model_fields if name not in ENVIRONMENT_ONLY)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,6 +74,7 @@ def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "serve",
         help="answer over HTTP",
         description="Answer over HTTP until interrupted. Flags come before the environment.",
+        epilog="\n".join(map(_environment_only, sorted(ENVIRONMENT_ONLY))),
     )
     for name in _SERVE_FLAGS:
         _add_setting(parser, name)
@@ -84,11 +85,21 @@ def _add_setting(parser: argparse.ArgumentParser, name: str) -> None:
     """A flag for a setting. Its value stays text, so that `Settings` alone judges it."""
     field = Settings.model_fields[name]
     default = field.get_default(call_default_factory=True, validated_data={})
-    values = f"; {allowed(field)}" if field.annotation in (int, LogLevel) else ""
+    told = field.title or field.annotation not in (str, Path)
+    values = f"; {allowed(field)}" if told else ""
+    shown = "none" if default in (None, "") else default
     parser.add_argument(
         f"--{name.replace('_', '-')}",
         metavar=name.rpartition("_")[2].upper(),
-        help=f"{field.description}{values} (LEAFCODE_{name.upper()}, default {default})",
+        help=f"{field.description}{values} (LEAFCODE_{name.upper()}, default {shown})",
+    )
+
+
+def _environment_only(name: str) -> str:
+    field = Settings.model_fields[name]
+    return (
+        f"In the environment only: LEAFCODE_{name.upper()}, {field.description}; "
+        f"{allowed(field)} (default none)."
     )
 
 
@@ -115,19 +126,24 @@ def _positive(text: str) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     settings = load_settings(**{name: getattr(options, name) for name in _SERVE_FLAGS})
-    _start_logging(settings.log_level)
-    serve(settings)
+    start_logging(settings.log_level, settings.log_format)
+    try:
+        serve(settings)
+    except LeafcodeError as error:
+        # A line of the log like any other: whoever collects it must see why nothing runs.
+        logger.error("cannot serve: %s", error)  # noqa: TRY400
+        return 2 if isinstance(error, SettingsError) else 1
     return 0
 
 
 def _warm(_: argparse.Namespace) -> int:
-    _start_logging("info")
+    start_logging("info")
     print(f"kernels ready after {warm():.1f} s")
     return 0
 
 
 def _classify(options: argparse.Namespace) -> int:
-    _start_logging("warning")
+    start_logging("warning")
     logging.getLogger("service.warmup").setLevel(logging.INFO)
     settings = load_settings(models=options.models)
     warm()
@@ -173,13 +189,3 @@ def _print_table(images: list[str], outcomes: list[Outcome]) -> None:
         print(image)
         for item in outcome:
             print(f"  {item.probability:6.1%}  {item.label}")
-
-
-def _start_logging(level: LogLevel) -> None:
-    logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
-    )
-    # Its messages repeat ours, except for warnings.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    # Our own limit refuses such an image right after Pillow has warned about it.
-    warnings.simplefilter("ignore", Image.DecompressionBombWarning)

@@ -5,7 +5,12 @@ LeafcodeError (the engine's root)
 │   ├── MalformedBodyError      not JSON, or not a form
 │   ├── InvalidBodyError        JSON, but not what the call expects
 │   ├── OversizedBodyError      more bytes or more items than allowed
-│   └── UnsupportedBodyError    a content type that the call does not read
+│   ├── UnsupportedBodyError    a content type that the call does not read
+│   ├── SlowBodyError           a body that does not come
+│   ├── SlowHeadersError        headers that do not come
+│   ├── OversizedHeadersError   more bytes or more lines of headers than allowed
+│   └── InvalidRequestError     not HTTP
+├── UnauthorizedError       whoever has no key
 ├── UnknownModelError       whoever chose the model
 ├── NotReadyError           whoever waits for the service
 ├── OverloadedError         whoever sends more than the workers can do
@@ -19,12 +24,17 @@ from service.engine import LeafcodeError
 __all__ = [
     "DeadlineError",
     "InvalidBodyError",
+    "InvalidRequestError",
     "MalformedBodyError",
     "NotReadyError",
     "OverloadedError",
     "OversizedBodyError",
+    "OversizedHeadersError",
     "RequestError",
     "SettingsError",
+    "SlowBodyError",
+    "SlowHeadersError",
+    "UnauthorizedError",
     "UnknownModelError",
     "UnsupportedBodyError",
     "WorkerLostError",
@@ -49,6 +59,26 @@ class OversizedBodyError(RequestError):
 
 class UnsupportedBodyError(RequestError):
     """A body of a type that this call does not read."""
+
+
+class SlowBodyError(RequestError):
+    """A body that came too slowly, or not at all."""
+
+
+class SlowHeadersError(RequestError):
+    """Headers that came too slowly, or not at all."""
+
+
+class OversizedHeadersError(RequestError):
+    """Headers with more bytes or more lines than the limit."""
+
+
+class InvalidRequestError(RequestError):
+    """Bytes that are no HTTP request."""
+
+
+class UnauthorizedError(LeafcodeError):
+    """A request without a key that is known."""
 
 
 class UnknownModelError(LeafcodeError):

@@ -1,4 +1,4 @@
-"""`python -m service.fork_server FD`: the process that workers are forked from.
+"""`python -m service.fork_server FD LEVEL FORMAT`: the process that workers are forked from.
 
 It has imported the engine and run every kernel, so that a forked worker starts in
 milliseconds and shares the machine code. It takes lines of JSON on one socket, a
@@ -9,29 +9,33 @@ main module into every worker, and keep a resource tracker beside it.
 
 import gc
 import json
+import logging
 import os
 import selectors
 import signal
 import socket
 import sys
-import traceback
 from collections import deque
-from typing import Any
+from typing import Any, cast
 
 from service import worker
+from service.logs import LogFormat, LogLevel, start_logging
 from service.warmup import run_every_kernel
 from service.worker import Plan
 
 __all__ = ["Nursery", "main"]
 
+logger = logging.getLogger(__name__)
+
 _LINE_BYTES = 65_536
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, level: LogLevel, format_: LogFormat) -> None:
     """Get ready, say so, and fork workers until the service is gone."""
     # Ctrl-C and a stopping supervisor signal the whole group; only the service obeys.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    start_logging(level, format_)
     run_every_kernel()
     # What is there now stays: the collector must not touch, and so copy, its pages.
     gc.collect()
@@ -110,8 +114,8 @@ class Nursery:
                 inherited.close()
             worker.run(connection, plan)
             code = 0
-        except BaseException:  # noqa: BLE001
-            traceback.print_exc()
+        except BaseException:
+            logger.exception("worker %d failed", plan.number)
         finally:
             os._exit(code)
 
@@ -138,4 +142,4 @@ class Nursery:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), cast("LogLevel", sys.argv[2]), cast("LogFormat", sys.argv[3]))

@@ -1,107 +1,122 @@
-"""What surrounds every request: an id, one log line, a last resort, a limit on the body.
+"""What surrounds every request: an id, its tally, one log line, a last resort.
 
 Plain ASGI, because Starlette's `BaseHTTPMiddleware` adds a task and a queue to each
-request. `RequestTrace` is the outermost layer, so that every answer carries its id.
+request. `RequestTrace` is the outermost layer, so that every answer carries its id and
+its timings, and every request is counted.
 """
 
 import logging
+import os
 import re
 import time
-import uuid
 from urllib.parse import quote
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import OversizedBodyError
+from service.metrics import Metrics
 from service.problems import unexpected
+from service.tally import Tally, open_tally
+from service.tracing import Tracing
 
-__all__ = ["BodyLimit", "RequestTrace"]
+__all__ = ["RequestTrace"]
 
 logger = logging.getLogger(__name__)
 
-REQUEST_ID_HEADER = "X-Request-Id"
+# What nginx calls a client that closed the connection before there was an answer.
+_CLIENT_GONE = 499
+_LINE = "%s %s %s %.1f ms id=%s"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class RequestTrace:
-    """Takes or makes the request id, echoes it, logs the request, answers for bugs."""
+    """Takes or makes the request id, times, counts and logs the request, answers for bugs."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, tracing: Tracing) -> None:
         self.app = app
+        self.metrics = metrics
+        self.tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request; everything else passes."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        request_id = _request_id(Headers(scope=scope))
-        scope.setdefault("state", {})["request_id"] = request_id
-        start, status = time.perf_counter(), 0
+        start = time.perf_counter()
+        tally = open_tally(scope, _request_id(Headers(scope=scope)))
 
-        async def send_with_id(message: Message) -> None:
-            nonlocal status
+        async def send_with_tally(message: Message) -> None:
             if message["type"] == "http.response.start":
-                status = message["status"]
-                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id
+                tally.status = message["status"]
+                # Now, because the span of the request ends with its last byte.
+                tally.trace_id = self.tracing.record(tally)
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    (b"x-request-id", tally.request_id.encode()),
+                    (b"server-timing", _server_timing(tally, time.perf_counter() - start)),
+                ]
+            else:
+                tally.bytes_out += len(message.get("body", b""))
             await send(message)
 
         try:
-            await self.app(scope, receive, send_with_id)
+            await self.app(scope, receive, send_with_tally)
         except ClientDisconnect:
-            logger.info("the client of request id=%s went away", request_id)
+            tally.status, tally.reason = tally.status or _CLIENT_GONE, "client-gone"
         except Exception as error:
-            logger.exception("request id=%s failed", request_id)
-            if not status:
-                await unexpected(error, request_id)(scope, receive, send_with_id)
+            logger.exception("request id=%s failed", tally.request_id)
+            if not tally.status:
+                await unexpected(error, tally.request_id)(scope, receive, send_with_tally)
+            tally.reason = "internal"
         finally:
-            _log(scope, status, (time.perf_counter() - start) * 1e3, request_id)
+            self._finish(scope, tally, time.perf_counter() - start)
 
-
-class BodyLimit:
-    """Refuses bodies over a limit, by their stated length or while they arrive.
-
-    Starlette's `RequestBodyLimitMiddleware` replaces the answer to a stated length
-    by plain text. Raising where the route reads lets the error take the usual road.
-    """
-
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        self.app = app
-        self.max_bytes = max_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count what the application receives."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        stated = Headers(scope=scope).get("content-length", "")
-        received = 0
-
-        async def receive_within_limit() -> Message:
-            nonlocal received
-            # Before the first read: a client that asked "Expect: 100-continue" never sends.
-            self._check(int(stated) if stated.isdecimal() else 0)
-            message = await receive()
-            received += len(message.get("body", b""))
-            self._check(received)
-            return message
-
-        await self.app(scope, receive_within_limit, send)
-
-    def _check(self, size: int) -> None:
-        if size > self.max_bytes:
-            raise OversizedBodyError(
-                f"the body has at least {size} bytes, expected at most {self.max_bytes}"
-            )
+    def _finish(self, scope: Scope, tally: Tally, seconds: float) -> None:
+        route = _route(scope)
+        self.metrics.count(route, seconds, tally)
+        if logger.isEnabledFor(logging.INFO):
+            _log(scope, route, tally, seconds)
 
 
 def _request_id(headers: Headers) -> str:
-    given = headers.get(REQUEST_ID_HEADER, "")
-    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    given = headers.get("X-Request-Id", "")
+    return given if _REQUEST_ID.fullmatch(given) else os.urandom(16).hex()
 
 
-def _log(scope: Scope, status: int, milliseconds: float, request_id: str) -> None:
+def _route(scope: Scope) -> str:
+    """The template of the route that answered; one word for all that none did."""
+    return getattr(scope.get("route"), "path", "none")
+
+
+def _server_timing(tally: Tally, seconds: float) -> bytes:
+    stages = {**tally.milliseconds(), "total": round(seconds * 1e3, 3)}
+    return ", ".join([f"{stage};dur={value}" for stage, value in stages.items()]).encode()
+
+
+def _log(scope: Scope, route: str, tally: Tally, seconds: float) -> None:
     # The path arrives decoded; quoted again, a line feed in it cannot forge a log line.
     path = quote(scope["path"])
-    logger.info("%s %s %d %.1f ms id=%s", scope["method"], path, status, milliseconds, request_id)
+    fields: dict[str, object] = {
+        "request_id": tally.request_id,
+        "method": scope["method"],
+        "path": path,
+        "route": route,
+        "status": tally.status,
+        "bytes_in": tally.bytes_in,
+        "bytes_out": tally.bytes_out,
+        "ms": {**tally.milliseconds(), "total": round(seconds * 1e3, 3)},
+    }
+    if tally.model is not None:
+        fields |= {"model": tally.model.name, "model_version": tally.model.version}
+    if tally.reason:
+        fields["reason"] = tally.reason
+    if tally.trace_id:
+        fields["trace_id"] = tally.trace_id
+    outcome = "went away" if tally.status == _CLIENT_GONE else tally.status
+    arguments = (scope["method"], path, outcome, seconds * 1e3, tally.request_id)
+    # Not `logger.info`, which looks for its caller and takes twice as long.
+    record = logger.makeRecord(
+        logger.name, logging.INFO, "", 0, _LINE, arguments, None, extra={"fields": fields}
+    )
+    logger.handle(record)

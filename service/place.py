@@ -177,6 +177,8 @@ class Place:
     def _be_ready(self) -> None:
         if not self.first_start.done():
             self.first_start.set_result(None)
+        if self._state.restarts:
+            logger.info("worker %d (pid %s) is ready again", self._plan.number, self._state.pid)
         self._become("idle")
         self._supervisor.on_idle(self)
 

@@ -44,7 +44,7 @@ class Pool:
         self._settings = settings
         self._models = dict(models)
         self._dispatcher = Dispatcher(settings)
-        self._starter = Starter(settings.threads)
+        self._starter = Starter(settings)
         self._places: list[Place] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._heartbeat: asyncio.TimerHandle | None = None

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from service import errors
 from service.engine import (
@@ -24,10 +25,21 @@ from service.engine import (
     UnsupportedImageError,
 )
 from service.schemas import Problem
+from service.tally import tally_of
 
-__all__ = ["answer", "describe", "documented", "install_handlers", "unexpected"]
+__all__ = [
+    "REASONS",
+    "answer",
+    "describe",
+    "documented",
+    "install_handlers",
+    "reason",
+    "refuse",
+    "unexpected",
+]
 
 _MEDIA_TYPE = "application/problem+json"
+_UNTYPED = "about:blank"
 _QUOTED_LENGTH = 80
 
 
@@ -48,6 +60,11 @@ _TABLE: dict[type[Exception], _Kind] = {
     errors.InvalidBodyError: _Kind(422, "invalid-body", "Unusable body"),
     errors.OversizedBodyError: _Kind(413, "oversized-body", "Body too large"),
     errors.UnsupportedBodyError: _Kind(415, "unsupported-body", "Unsupported content type"),
+    errors.SlowBodyError: _Kind(408, "slow-body", "Body too slow"),
+    errors.SlowHeadersError: _Kind(408, "slow-headers", "Headers too slow"),
+    errors.OversizedHeadersError: _Kind(431, "oversized-headers", "Headers too large"),
+    errors.InvalidRequestError: _Kind(400, "invalid-request", "Not an HTTP request"),
+    errors.UnauthorizedError: _Kind(401, "unauthorized", "Key required"),
     errors.UnknownModelError: _Kind(404, "unknown-model", "Unknown model"),
     errors.NotReadyError: _Kind(503, "not-ready", "Not ready"),
     errors.OverloadedError: _Kind(429, "overloaded", "Too many requests"),
@@ -56,6 +73,10 @@ _TABLE: dict[type[Exception], _Kind] = {
     RequestValidationError: _Kind(422, "invalid-parameter", "Unusable parameter"),
     Exception: _Kind(500, "internal", "Internal error"),
 }
+
+
+REASONS = ("client-gone", *(kind.slug for kind in _TABLE.values()))
+"""Why requests are refused, in one word each; metrics start all of them at zero."""
 
 
 def describe(error: Exception, detail: str | None = None, instance: str | None = None) -> Problem:
@@ -76,6 +97,13 @@ def answer(problem: Problem, headers: dict[str, str] | None = None) -> Response:
     """A problem document as an HTTP answer."""
     body = problem.model_dump_json(exclude_none=True)
     return Response(body, problem.status, headers, _MEDIA_TYPE)
+
+
+def refuse(scope: Scope, error: LeafcodeError) -> Response:
+    """The answer to an error of one request, which its tally remembers."""
+    tally = tally_of(scope)
+    problem = describe(error, instance=tally.request_id if tally else None)
+    return _refusal(scope, problem, _headers(error))
 
 
 def unexpected(error: Exception, instance: str) -> Response:
@@ -104,16 +132,42 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 async def _on_leafcode_error(request: Request, error: Exception) -> Response:
-    headers = None
-    if isinstance(error, errors.OverloadedError):
-        headers = {"Retry-After": str(error.retry_after)}
-    return answer(describe(error, instance=request.state.request_id), headers)
+    assert isinstance(error, LeafcodeError)  # noqa: S101
+    return refuse(request.scope, error)
+
+
+def _headers(error: LeafcodeError) -> dict[str, str]:
+    """What some errors tell beside their document."""
+    match error:
+        case errors.OverloadedError():
+            return {"Retry-After": str(error.retry_after)}
+        case errors.UnauthorizedError():
+            return {"WWW-Authenticate": 'Bearer realm="leafcode"'}
+        case errors.SlowBodyError():
+            # The rest of the body may still come, and nobody would read it.
+            return {"Connection": "close"}
+        case _:
+            return {}
 
 
 async def _on_invalid_parameter(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
     detail = "; ".join(_sentence(item) for item in error.errors())
-    return answer(describe(error, detail, request.state.request_id))
+    return _refusal(request.scope, describe(error, detail, request.state.request_id))
+
+
+def _refusal(scope: Scope, problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    tally = tally_of(scope)
+    if tally is not None:
+        tally.reason = reason(problem)
+    return answer(problem, headers)
+
+
+def reason(problem: Problem) -> str:
+    """One word for metrics: the last part of the type, or the status if there is none."""
+    if problem.type == _UNTYPED:
+        return problem.title.lower().replace(" ", "-")
+    return problem.type.rpartition(":")[2]
 
 
 def _sentence(item: dict[str, Any]) -> str:
@@ -128,14 +182,14 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     detail = _http_detail(request, error, headers)
     problem = Problem(
-        type="about:blank",
+        type=_UNTYPED,
         title=HTTPStatus(error.status_code).phrase,
         status=error.status_code,
         detail=detail,
         instance=request.state.request_id,
         error=detail,
     )
-    return answer(problem, headers)
+    return _refusal(request.scope, problem, headers)
 
 
 def _http_detail(request: Request, error: HTTPException, headers: dict[str, str]) -> str:

@@ -12,11 +12,15 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
 
+from service import __version__
 from service.app import create_app
+from service.connections import Doorkeeper, HeaderLimits
 from service.errors import SettingsError
 from service.pool import Pool
 from service.settings import Settings
@@ -28,15 +32,19 @@ logger = logging.getLogger(__name__)
 
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM; raises a `LeafcodeError` if that cannot start."""
+    logger.info("leafcode %s starts", __version__)
     app = create_app(settings)
+    limits = HeaderLimits(settings.max_header_bytes, settings.header_timeout_seconds)
     config = uvicorn.Config(
         app,
-        http="httptools",
+        # uvicorn only calls it, which its type does not tell.
+        http=cast("Any", partial(Doorkeeper, limits=limits, metrics=app.state.metrics)),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
+        timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=settings.shutdown_seconds,
     )
     # Before the models load, which takes time: a taken port shows at once.
@@ -87,6 +95,7 @@ class _Server(uvicorn.Server):
 
     def _drain(self, number: signal.Signals) -> None:
         """Not ready from now on; what was accepted is finished."""
+        logger.info("stopping on %s", signal.Signals(number).name)
         self.pool.drain()
         self.handle_exit(number, None)
 

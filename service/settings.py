@@ -5,26 +5,33 @@ built at import, and a wrong value is refused with its name and what is allowed.
 """
 
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.cores import usable_cores
 from service.engine import ImageLimits
 from service.errors import SettingsError
+from service.logs import LogFormat, LogLevel
 
-__all__ = ["EMBEDDED_MODELS", "LogLevel", "Settings", "load_settings"]
+__all__ = ["EMBEDDED_MODELS", "ENVIRONMENT_ONLY", "Settings", "allowed", "load_settings"]
 
 EMBEDDED_MODELS = Path(__file__).parent / "models"
+
+# A flag would show in the list of processes.
+ENVIRONMENT_ONLY = frozenset({"api_keys"})
 
 # Pillow warns above this many pixels and refuses twice as many, whatever we allow.
 _MOST_PIXELS = 89_478_485
 
 _PREFIX = "LEAFCODE_"
 
-LogLevel = Literal["debug", "info", "warning", "error"]
+_PATHS = r"(/[^,\s]*(,/[^,\s]*)*)?"
+_ORIGIN = r"https?://[A-Za-z0-9.\[\]:-]+"
+_ORIGINS = rf"(\*|{_ORIGIN}(,{_ORIGIN})*)?"
+_URL = r"(https?://[^\s/]+[^\s]*)?"
 
 
 def _one_per_core(given: dict[str, Any]) -> int:
@@ -73,12 +80,62 @@ class Settings(BaseSettings):
     shutdown_seconds: int = Field(
         10, ge=1, le=3_600, description="how long a stopping service waits for its requests"
     )
+    max_header_bytes: int = Field(
+        32_768, ge=1_000, le=1_000_000, description="most bytes of a request's line and headers"
+    )
+    header_timeout_seconds: int = Field(
+        10, ge=1, le=3_600, description="longest time for a request's headers to come, else 408"
+    )
+    body_timeout_seconds: int = Field(
+        10, ge=1, le=3_600, description="longest time without a byte of a body, else 408"
+    )
+    min_body_rate: int = Field(
+        1_000, ge=1, le=1_000_000_000, description="least bytes per second of a body, else 408"
+    )
+    keep_alive_seconds: int = Field(
+        5, ge=1, le=3_600, description="how long a connection may wait for its next request"
+    )
+    api_keys: SecretStr | None = Field(
+        None,
+        title="keys of 16 to 512 visible ASCII characters, separated by commas",
+        description="keys of which every request must carry one",
+    )
+    api_keys_file: Path | None = Field(
+        None,
+        title="a file with one key per line",
+        description="file with such keys, one per line, # before comments",
+    )
+    open_paths: str = Field(
+        "/healthz,/readyz,/metrics",
+        pattern=f"^{_PATHS}$",
+        title="paths, separated by commas",
+        description="paths that need no key",
+    )
+    cors_origins: str = Field(
+        "",
+        pattern=f"^{_ORIGINS}$",
+        title="origins such as https://example.org, separated by commas, or *",
+        description="web pages that may call the service from a browser",
+    )
     log_level: LogLevel = Field("info", description="least important messages to log")
+    log_format: LogFormat = Field(
+        "auto", description="shape of the log; auto is text on a terminal, else json"
+    )
+    otlp_endpoint: str = Field(
+        "",
+        pattern=f"^{_URL}$",
+        title="a URL such as http://localhost:4318/v1/traces",
+        description="where to send OpenTelemetry traces; needs leafcode[otel]",
+    )
 
     @property
     def image_limits(self) -> ImageLimits:
         """The limits that the engine checks."""
         return ImageLimits(self.max_body_bytes, self.max_image_pixels, self.max_image_side)
+
+    def listed(self, name: str) -> list[str]:
+        """The items of a setting that separates them by commas."""
+        return [item for item in str(getattr(self, name)).split(",") if item]
 
 
 def load_settings(**overrides: object) -> Settings:
@@ -97,14 +154,17 @@ def load_settings(**overrides: object) -> Settings:
 
 def _sentence(name: str, found: object) -> str:
     field = Settings.model_fields[name]
-    flag = "--" + name.replace("_", "-")
-    return f"{_PREFIX}{name.upper()} ({flag}) is {found!r}, expected {allowed(field)}"
+    flag = "" if name in ENVIRONMENT_ONLY else f" (--{name.replace('_', '-')})"
+    shown = "something else" if name in ENVIRONMENT_ONLY else repr(found)
+    return f"{_PREFIX}{name.upper()}{flag} is {shown}, expected {allowed(field)}"
 
 
 def allowed(field: FieldInfo) -> str:
     """What a field accepts, in words."""
-    if choices := get_args(field.annotation):
-        return "one of " + ", ".join(choices)
+    if field.title:
+        return field.title
+    if get_origin(field.annotation) is Literal:
+        return "one of " + ", ".join(get_args(field.annotation))
     if field.annotation is int:
         low = next(item.ge for item in field.metadata if hasattr(item, "ge"))
         high = next(item.le for item in field.metadata if hasattr(item, "le"))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from service.errors import WorkerLostError
+from service.settings import Settings
 from service.worker import Plan
 
 __all__ = ["Starter"]
@@ -27,8 +28,8 @@ _LINE_BYTES = 65_536
 class Starter:
     """One fork server at a time; a lost one is replaced when the next worker is needed."""
 
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._ready = False
@@ -86,11 +87,12 @@ class Starter:
         self._ready = False
         ours, theirs = socket.socketpair()
         with theirs:
+            log = (self._settings.log_level, self._settings.log_format)
             self._process = subprocess.Popen(  # noqa: ASYNC220, S603
-                [sys.executable, "-m", "service.fork_server", str(theirs.fileno())],
+                [sys.executable, "-m", "service.fork_server", str(theirs.fileno()), *log],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env=_environment(self._threads),
+                env=_environment(self._settings.threads),
             )
         ours.settimeout(0)
         self._control = ours
@@ -161,11 +163,11 @@ def _notice_of_compiling() -> Iterator[None]:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Ours, with the package in reach and every library kept to its threads."""
+    """Ours without keys, with the package in reach and every library kept to its threads."""
     package = str(Path(__file__).parents[1])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "LEAFCODE_API_KEYS"},
         "PYTHONPATH": os.pathsep.join(paths),
         "NUMBA_NUM_THREADS": str(threads),
         # The engine's own threads share the cores; a fork must not find threads of BLAS.

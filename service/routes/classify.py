@@ -32,6 +32,7 @@ from service.schemas import (
     TopK,
     Version,
 )
+from service.tally import observe
 
 __all__ = ["router"]
 
@@ -85,14 +86,17 @@ async def classify(
     # Not `InContext`: as a dependency it costs the event loop 0.06 ms more.
     context = await context_of(request)
     manifest = context.repository.find(model, version).manifest
+    observe(request, manifest)
     key, ref = ModelKey.of(manifest), ModelRef.of(manifest)
     images = await _read_images(request, context)
     if not images.several:
         work = context.pool.classify(key, images.items[0], top_k, seconds(timeout_ms))
         ranked = await while_connected(request, context, work)
+        observe(request, manifest, ranked.timings)
         return Classification(model=ref, predictions=_ranked(ranked.value))
     many = context.pool.classify_many(key, images.items, top_k, seconds(timeout_ms))
     outcomes = await while_connected(request, context, many)
+    observe(request, manifest, *(item.timings for item in outcomes if isinstance(item, Outcome)))
     return Classifications(model=ref, results=[_result(outcome) for outcome in outcomes])
 
 

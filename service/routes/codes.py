@@ -12,6 +12,7 @@ from service.errors import MalformedBodyError, UnsupportedBodyError
 from service.problems import documented
 from service.repository import ModelKey
 from service.schemas import CodeColumns, DescriptorsBody, ModelName, Version
+from service.tally import observe
 
 __all__ = ["router"]
 
@@ -43,12 +44,14 @@ async def encode(
     context = await context_of(request)
     _require_json(request)
     manifest = context.repository.find(model, version).manifest
+    observe(request, manifest)
     body = await request.body()
     if not body:
         raise MalformedBodyError('the body is empty, expected {"descriptors": [[128 numbers], …]}')
     # Both ends run in the worker: a large request has millions of numbers.
     work = context.pool.encode_json(ModelKey.of(manifest), body, seconds(timeout_ms))
     codes = await while_connected(request, context, work)
+    observe(request, manifest, codes.timings)
     return Response(codes.value, media_type=_JSON)
 
 

@@ -90,7 +90,9 @@ def test_serve_refuses_a_bundle_with_one_flipped_byte(
     bundles.flip_byte(folder / file, 500)
     ended = run("serve", "--port", "0", "--models", str(tmp_path))
     assert ended.returncode == 1
-    assert ended.stderr.decode().startswith(f"leafcode: {folder / file}: ")
+    *_, line = map(json.loads, ended.stderr.splitlines())
+    assert line["level"] == "error"
+    assert line["message"].startswith(f"cannot serve: {folder / file}: ")
     assert b"Traceback" not in ended.stderr
     assert b"ready" not in ended.stderr
 

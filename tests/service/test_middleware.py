@@ -28,7 +28,7 @@ def test_errors_carry_the_request_id_too(client: httpx.Client) -> None:
 
 
 def test_a_request_is_one_line_of_the_log(models: object) -> None:
-    with Server("--models", str(models)) as server:
+    with Server("--models", str(models), "--log-format", "text") as server:
         for path in ("/v1/classify", "/forged%0aline"):
             headers = {"X-Request-Id": "logged"}
             httpx.post(server.url + path, content=pictures.png(), headers=headers)

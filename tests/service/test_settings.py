@@ -1,6 +1,7 @@
 """Settings come from the environment or from arguments, and wrong ones are refused."""
 
 import os
+from functools import cache
 
 import pytest
 from pydantic import ValidationError
@@ -8,6 +9,7 @@ from pydantic import ValidationError
 from service.cores import usable_cores
 from service.errors import SettingsError
 from service.settings import EMBEDDED_MODELS, Settings, load_settings
+from tests.service.processes import run
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +51,19 @@ def test_arguments_come_before_the_environment(monkeypatch: pytest.MonkeyPatch) 
         ("deadline_seconds", "0.5", "a whole number from 1 to 3600"),
         ("max_body_bytes", "1e6", "a whole number from 1000 to 1000000000"),
         ("log_level", "loud", "one of debug, info, warning, error"),
+        ("log_format", "xml", "one of auto, json, text"),
+        ("header_timeout_seconds", "0", "a whole number from 1 to 3600"),
+        ("body_timeout_seconds", "-1", "a whole number from 1 to 3600"),
+        ("min_body_rate", "0", "a whole number from 1 to 1000000000"),
+        ("keep_alive_seconds", "", "a whole number from 1 to 3600"),
+        ("max_header_bytes", "999", "a whole number from 1000 to 1000000"),
+        ("open_paths", "healthz", "paths, separated by commas"),
+        (
+            "cors_origins",
+            "example.org",
+            "origins such as https://example.org, separated by commas, or *",
+        ),
+        ("otlp_endpoint", "localhost", "a URL such as http://localhost:4318/v1/traces"),
         ("host", "", "the address to listen on"),
     ],
 )
@@ -73,3 +88,13 @@ def test_settings_do_not_change() -> None:
 @pytest.mark.parametrize("name", list(Settings.model_fields))
 def test_every_setting_says_what_it_is_for(name: str) -> None:
     assert Settings.model_fields[name].description
+
+
+@pytest.mark.parametrize("name", list(Settings.model_fields))
+def test_the_help_lists_every_setting(name: str) -> None:
+    assert f"LEAFCODE_{name.upper()}" in serve_help()
+
+
+@cache
+def serve_help() -> str:
+    return run("serve", "--help").stdout.decode()

@@ -1,0 +1,92 @@
+"""One line per event: JSON for machines, plain text on a terminal.
+
+Every logger of the process ends here, uvicorn's too, so that all lines have one shape.
+What a client wrote may stand in a message; control characters are escaped, so that it
+can neither forge a line nor talk to a terminal. Bodies are never logged.
+"""
+
+import json
+import logging
+import sys
+import time
+import warnings
+from collections.abc import Mapping
+from typing import Literal
+
+from PIL import Image
+from pydantic_core import to_json
+
+__all__ = ["JsonLines", "LogFormat", "LogLevel", "TextLines", "start_logging"]
+
+LogFormat = Literal["auto", "json", "text"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+# C0 and C1 controls, delete, and the line separators of Unicode.
+_CONTROLS = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
+_ESCAPED = {code: ascii(chr(code))[1:-1] for code in _CONTROLS}
+
+
+class JsonLines(logging.Formatter):
+    """Each record as one JSON object; its `fields`, if it has any, are members."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line: whatever could end it is escaped."""
+        line: dict[str, object] = {
+            "time": _time(record, utc=True),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return _dumps(line)
+
+
+class TextLines(logging.Formatter):
+    """Time, level and message, and a traceback indented below."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, or more for a traceback, which nobody can mistake for another record."""
+        line = f"{_time(record)} {record.levelname} {_escaped(record.getMessage())}"
+        if record.exc_info:
+            for row in self.formatException(record.exc_info).splitlines():
+                line += f"\n    | {_escaped(row)}"
+        return line
+
+
+def start_logging(level: LogLevel, format_: LogFormat = "text") -> None:
+    """Send every record of this process to standard error."""
+    plain = format_ == "text" or (format_ == "auto" and sys.stderr.isatty())
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(TextLines() if plain else JsonLines())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # Its messages repeat ours, except for warnings.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # Our own limit refuses such an image right after Pillow has warned about it.
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+
+
+def _dumps(line: dict[str, object]) -> str:
+    # Four times as fast as `json`, but it leaves the line separators of Unicode as they are.
+    try:
+        text = to_json(line, fallback=str).decode()
+    except ValueError:
+        text = ""  # lone surrogates
+    return text if text and text.isascii() else json.dumps(line, default=str)
+
+
+def _time(record: logging.LogRecord, *, utc: bool = False) -> str:
+    moment = time.gmtime(record.created) if utc else time.localtime(record.created)
+    if utc:
+        return f"{time.strftime('%Y-%m-%dT%H:%M:%S', moment)}.{int(record.msecs):03d}Z"
+    return time.strftime("%H:%M:%S", moment)
+
+
+def _fields(record: logging.LogRecord) -> Mapping[str, object]:
+    fields = getattr(record, "fields", {})
+    return fields if isinstance(fields, Mapping) else {}
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_ESCAPED)

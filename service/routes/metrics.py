@@ -1,0 +1,18 @@
+"""`GET /metrics`: the numbers of all processes on one page."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from service.metrics import Metrics
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
+async def show_metrics(request: Request) -> Response:
+    """Counts, durations and the state of the pool, as text or as OpenMetrics."""
+    metrics: Metrics = request.app.state.metrics
+    page, content_type = metrics.page(request.headers.get("accept", ""))
+    return Response(page, media_type=content_type)
