@@ -14,7 +14,7 @@ from service.middleware import BodyLimit, RequestTrace
 from service.pool import Pool
 from service.problems import install_handlers
 from service.repository import Repository
-from service.routes import classify, codes, health, models
+from service.routes import classify, codes, health, models, v2
 from service.settings import Settings
 
 __all__ = ["create_app"]
@@ -39,7 +39,7 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=partial(_lifespan, settings=settings),
         redoc_url=None,
     )
-    for module in (classify, codes, models, health):
+    for module in (classify, codes, models, v2, health):
         app.include_router(module.router)
     install_handlers(app)
     # The last one added is the outermost.
