@@ -18,7 +18,7 @@ from service.middleware import RequestTrace
 from service.pool import Pool
 from service.problems import install_handlers
 from service.repository import Repository
-from service.routes import classify, codes, health, metrics, models
+from service.routes import classify, codes, health, metrics, models, v2
 from service.settings import Settings
 from service.tracing import Tracing
 
@@ -47,7 +47,7 @@ def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
         telemetry=tracing.configuration,
     )
     app.state.metrics = Metrics()
-    for module in (classify, codes, models, health, metrics):
+    for module in (classify, codes, models, v2, health, metrics):
         app.include_router(module.router)
     install_handlers(app)
     _surround(app, settings, tracing)

@@ -8,7 +8,7 @@ they are built: a 25 MB body of empty lists kept Python's collector busy for 2 t
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -18,7 +18,16 @@ from service.engine import DESCRIPTOR_WIDTH, DescriptorError
 from service.engine.arrays import Float32Array
 from service.errors import InvalidBodyError, MalformedBodyError, OversizedBodyError
 
-__all__ = ["Images", "media_type", "parse_descriptors", "parse_images"]
+__all__ = [
+    "Images",
+    "decode_base64",
+    "media_type",
+    "parse_descriptors",
+    "parse_images",
+    "parse_object",
+    "quoted",
+    "stack_descriptors",
+]
 
 _QUOTED_LENGTH = 40
 
@@ -40,9 +49,9 @@ def parse_images(body: bytes, most: int) -> Images:
     """The images of `{"image": base64}` or `{"images": [base64, ...]}`."""
     if body.count(b",") > most:
         raise MalformedBodyError(f"the body has more than {most} images, the most at a time")
-    document = _object(body)
+    document = parse_object(body)
     if set(document) == {"image"}:
-        return Images((_image(document["image"], "image"),), several=False)
+        return Images((decode_base64(document["image"], "image"),), several=False)
     items = document.get("images")
     if set(document) != {"images"} or not isinstance(items, list) or not items:
         raise InvalidBodyError(
@@ -50,7 +59,7 @@ def parse_images(body: bytes, most: int) -> Images:
         )
     if len(items) > most:
         raise MalformedBodyError(f"the body has {len(items)} images, expected at most {most}")
-    images = (_image(item, f"image {number}") for number, item in enumerate(items))
+    images = (decode_base64(item, f"image {number}") for number, item in enumerate(items))
     return Images(tuple(images), several=True)
 
 
@@ -63,19 +72,25 @@ def parse_descriptors(body: bytes, most: int) -> Float32Array:
             f"the body opens {body.count(b'[')} lists, expected at most {most} descriptors "
             "in one list"
         )
-    document = _object(body)
+    document = parse_object(body)
     rows = document.get("descriptors")
     if set(document) != {"descriptors"} or not isinstance(rows, list):
         raise InvalidBodyError(
             'the body is something else, expected {"descriptors": [[128 numbers], …]}'
         )
+    return stack_descriptors(rows)
+
+
+def stack_descriptors(rows: Sequence[object]) -> Float32Array:
+    """Descriptors (n, 128) of n rows out of JSON; every value is checked."""
     descriptors = np.empty((len(rows), DESCRIPTOR_WIDTH), np.float32)
     for number, row in enumerate(rows):
         descriptors[number] = _descriptor(row, number)
     return descriptors
 
 
-def _object(body: bytes) -> dict[str, object]:
+def parse_object(body: bytes) -> dict[str, object]:
+    """The members of a JSON object."""
     try:
         document = json.loads(body)
     except RecursionError as error:
@@ -87,9 +102,10 @@ def _object(body: bytes) -> dict[str, object]:
     return document
 
 
-def _image(item: object, name: str) -> bytes:
+def decode_base64(item: object, name: str) -> bytes:
+    """The bytes that a string out of JSON stands for; `name` tells which in messages."""
     if not isinstance(item, str):
-        raise InvalidBodyError(f"{name} is {_quoted(item)}, expected a string of base64")
+        raise InvalidBodyError(f"{name} is {quoted(item)}, expected a string of base64")
     try:
         return base64.b64decode(item, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -98,7 +114,7 @@ def _image(item: object, name: str) -> bytes:
 
 def _descriptor(row: object, number: int) -> Float32Array:
     if not isinstance(row, list) or len(row) != DESCRIPTOR_WIDTH:
-        found = f"has {len(row)} values" if isinstance(row, list) else f"is {_quoted(row)}"
+        found = f"has {len(row)} values" if isinstance(row, list) else f"is {quoted(row)}"
         raise DescriptorError(
             f"descriptor {number} {found}, expected a list of {DESCRIPTOR_WIDTH} numbers"
         )
@@ -117,11 +133,13 @@ def _descriptor(row: object, number: int) -> Float32Array:
 
 def _refuse_value(value: object, number: int) -> NoReturn:
     raise DescriptorError(
-        f"descriptor {number} has the value {_quoted(value)}, expected finite float32 numbers"
+        f"descriptor {number} has the value {quoted(value)}, expected finite float32 numbers"
     )
 
 
-def _quoted(value: object) -> str:
+def quoted(value: object) -> str:
     """A value of the request in an error message, cut short."""
+    if isinstance(value, list | dict):  # may be nested more deeply than JSON can be written
+        return "a list" if isinstance(value, list) else "an object"
     text = json.dumps(value)
     return text if len(text) <= _QUOTED_LENGTH else text[:_QUOTED_LENGTH] + "…"

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from service.cores import deal, usable_cores
 from service.dispatch import Dispatcher
 from service.engine import Codes, LeafcodeError, Prediction
 from service.engine.arrays import Float32Array
+from service.inference.requests import BatchLimits
 from service.jobs import GridCodes, Outcome, PoolState
 from service.place import Place
 from service.repository import Model, ModelKey
@@ -124,8 +126,15 @@ class Pool:
         self, model: ModelKey, data: bytes, patience: float | None = None
     ) -> Outcome[Float32Array]:
         """Encoded image -> raw scores (n_labels,), in the order of the manifest's labels."""
-        done = await self._dispatcher.run(Kind.SCORES, _fields(model), data, patience)
-        return Outcome(np.frombuffer(done.value.body, np.float32), done.timings)
+        return _scored(await self._dispatcher.run(Kind.SCORES, _fields(model), data, patience))
+
+    async def scores_many(
+        self, model: ModelKey, images: Sequence[bytes], patience: float | None = None
+    ) -> list[Outcome[Float32Array] | LeafcodeError]:
+        """Images spread over the workers -> raw scores of each, or why it has none."""
+        fields = _fields(model)
+        outcomes = await self._dispatcher.run_many(Kind.SCORES, fields, images, patience)
+        return [item if isinstance(item, LeafcodeError) else _scored(item) for item in outcomes]
 
     async def encode(
         self, model: ModelKey, descriptors: Float32Array, patience: float | None = None
@@ -150,6 +159,14 @@ class Pool:
         done = await self._dispatcher.run(Kind.ENCODE_IMAGE, _fields(model), data, patience)
         rows, cols = done.value.fields["grid"]
         return Outcome(GridCodes(_codes(done.value), rows, cols), done.timings)
+
+    async def pack_json(
+        self, body: bytes, limits: BatchLimits, patience: float | None = None
+    ) -> Outcome[tuple[int, bytes]]:
+        """JSON of the Open Inference Protocol -> the same as a binary request."""
+        done = await self._dispatcher.run(Kind.PACK_JSON, asdict(limits), body, patience)
+        packed = done.value.fields["header_length"], bytes(done.value.body)
+        return Outcome(packed, done.timings)
 
     def _plans(self) -> list[Plan]:
         settings = self._settings
@@ -176,6 +193,10 @@ def _fields(model: ModelKey, **more: str | int | list[int]) -> Fields:
 def _ranked(done: Outcome[Frame]) -> Outcome[tuple[Prediction, ...]]:
     ranked = done.value.fields["ranked"]
     return Outcome(tuple(Prediction(label, chance) for label, chance in ranked), done.timings)
+
+
+def _scored(done: Outcome[Frame]) -> Outcome[Float32Array]:
+    return Outcome(np.frombuffer(done.value.body, np.float32), done.timings)
 
 
 def _codes(frame: Frame) -> Codes:

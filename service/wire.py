@@ -53,6 +53,7 @@ class Kind(IntEnum):
     ENCODE = 6
     ENCODE_JSON = 7
     ENCODE_IMAGE = 8
+    PACK_JSON = 9
     DONE = 20
     FAILED = 21
 

@@ -23,6 +23,7 @@ from service import wire
 from service.bodies import parse_descriptors
 from service.engine import Codes, Engine, ImageLimits, LeafcodeError, Stopwatch
 from service.errors import UnknownModelError
+from service.inference.requests import BatchLimits, pack
 from service.warmup import sample_image
 from service.wire import Fields, Frame, Kind
 
@@ -112,6 +113,7 @@ class Desk:
             Kind.ENCODE: self._encode,
             Kind.ENCODE_JSON: self._encode_json,
             Kind.ENCODE_IMAGE: self._encode_image,
+            Kind.PACK_JSON: lambda frame, _: _pack_json(frame),
         }
 
     def answer(self, frame: Frame) -> Frame:
@@ -181,6 +183,13 @@ class Desk:
         watch.lap("coding")
         fields, body = _columns(codes)
         return {**fields, "grid": [rows, cols]}, body
+
+
+def _pack_json(frame: Frame) -> Answer:
+    """A request of the Open Inference Protocol, its tensor behind the JSON."""
+    limits = BatchLimits(frame.fields["max_images"], frame.fields["max_descriptors"])
+    header_length, body = pack(bytes(frame.body), limits)
+    return {"header_length": header_length}, body
 
 
 def _columns(codes: Codes) -> Answer:
