@@ -18,11 +18,11 @@ from service.tally import tally_of
 __all__ = ["BodyGuard", "BodyLimits"]
 
 
-@dataclass(frozen=True)
 # The Open Inference Protocol has compressed bodies; its routes limit what they inflate.
 _COMPRESSED_PATHS = "/v2/"
 
 
+@dataclass(frozen=True)
 class BodyLimits:
     """What a body may take."""
 
