@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
 
 from service import __version__
 from service.context import Context
 from service.middleware import BodyLimit, RequestTrace
+from service.openapi import complete_openapi
 from service.pool import Pool
 from service.problems import install_handlers
 from service.repository import Repository
@@ -29,16 +31,28 @@ Errors are problem documents (RFC 9457, `application/problem+json`) with an extr
 dots, dashes and underscores, otherwise a new one.
 """
 
+_TAGS = [
+    {"name": "classify", "description": "Images to labels."},
+    {"name": "codes", "description": "Descriptors and images to sparse codes."},
+    {"name": "models", "description": "What is loaded."},
+    {"name": "health", "description": "Probes."},
+]
+
 
 def create_app(settings: Settings) -> FastAPI:
     """The application; models are loaded when it starts."""
-    app = FastAPI(
+    app = FastAPIOffline(
+        # Swagger UI from the package's own files: a service behind a firewall reaches no CDN.
+        static_url="/docs/assets",
+        redoc_url=None,
+        swagger_ui_parameters={"validatorUrl": None},
         title="Leafcode",
         version=__version__,
         description=_DESCRIPTION,
+        openapi_tags=_TAGS,
         lifespan=partial(_lifespan, settings=settings),
-        redoc_url=None,
     )
+    app.openapi = partial(complete_openapi, app)  # type: ignore[method-assign]
     for module in (classify, codes, models, health):
         app.include_router(module.router)
     install_handlers(app)

@@ -5,7 +5,8 @@ LeafcodeError (the engine's root)
 │   ├── MalformedBodyError      not JSON, or not a form
 │   ├── InvalidBodyError        JSON, but not what the call expects
 │   ├── OversizedBodyError      more bytes or more items than allowed
-│   └── UnsupportedBodyError    a content type that the call does not read
+│   ├── UnsupportedBodyError    a content type that the call does not read
+│   └── NotAcceptableError      an answer that the call cannot write
 ├── UnknownModelError       whoever chose the model
 ├── NotReadyError           whoever waits for the service
 ├── OverloadedError         whoever sends more than the workers can do
@@ -20,6 +21,7 @@ __all__ = [
     "DeadlineError",
     "InvalidBodyError",
     "MalformedBodyError",
+    "NotAcceptableError",
     "NotReadyError",
     "OverloadedError",
     "OversizedBodyError",
@@ -49,6 +51,10 @@ class OversizedBodyError(RequestError):
 
 class UnsupportedBodyError(RequestError):
     """A body of a type that this call does not read."""
+
+
+class NotAcceptableError(RequestError):
+    """An answer of a type that this call does not write."""
 
 
 class UnknownModelError(LeafcodeError):

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from service.code_forms import CodeForms
 from service.cores import deal, usable_cores
 from service.dispatch import Dispatcher
 from service.engine import Codes, LeafcodeError, Prediction
@@ -136,13 +137,6 @@ class Pool:
         done = await self._dispatcher.run(Kind.ENCODE, fields, raw, patience)
         return Outcome(_codes(done.value), done.timings)
 
-    async def encode_json(
-        self, model: ModelKey, body: bytes, patience: float | None = None
-    ) -> Outcome[bytes]:
-        """JSON of descriptors -> JSON of codes, read and written in the worker."""
-        done = await self._dispatcher.run(Kind.ENCODE_JSON, _fields(model), body, patience)
-        return Outcome(bytes(done.value.body), done.timings)
-
     async def encode_image(
         self, model: ModelKey, data: bytes, patience: float | None = None
     ) -> Outcome[GridCodes]:
@@ -150,6 +144,14 @@ class Pool:
         done = await self._dispatcher.run(Kind.ENCODE_IMAGE, _fields(model), data, patience)
         rows, cols = done.value.fields["grid"]
         return Outcome(GridCodes(_codes(done.value), rows, cols), done.timings)
+
+    async def write_codes(
+        self, model: ModelKey, body: bytes, forms: CodeForms, patience: float | None = None
+    ) -> Outcome[bytes]:
+        """A body in one form -> codes in another, read and written in the worker."""
+        fields = _fields(model, source=forms.source, target=forms.target)
+        done = await self._dispatcher.run(Kind.WRITE_CODES, fields, body, patience)
+        return Outcome(bytes(done.value.body), done.timings)
 
     def _plans(self) -> list[Plan]:
         settings = self._settings

@@ -25,10 +25,13 @@ from service.engine import (
 )
 from service.schemas import Problem
 
-__all__ = ["answer", "describe", "documented", "install_handlers", "unexpected"]
+__all__ = ["answer", "describe", "documented", "examples_of", "install_handlers", "unexpected"]
 
 _MEDIA_TYPE = "application/problem+json"
 _QUOTED_LENGTH = 80
+_EXAMPLE_ID = "7f1c4b0d6b0f4f0c9f1f6f0f1c2d3e4f"
+# How long whoever finds the service starting or stopping should wait.
+_START_SECONDS = 1
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ _TABLE: dict[type[Exception], _Kind] = {
     errors.InvalidBodyError: _Kind(422, "invalid-body", "Unusable body"),
     errors.OversizedBodyError: _Kind(413, "oversized-body", "Body too large"),
     errors.UnsupportedBodyError: _Kind(415, "unsupported-body", "Unsupported content type"),
+    errors.NotAcceptableError: _Kind(406, "not-acceptable", "Not acceptable"),
     errors.UnknownModelError: _Kind(404, "unknown-model", "Unknown model"),
     errors.NotReadyError: _Kind(503, "not-ready", "Not ready"),
     errors.OverloadedError: _Kind(429, "overloaded", "Too many requests"),
@@ -61,7 +65,10 @@ _TABLE: dict[type[Exception], _Kind] = {
 def describe(error: Exception, detail: str | None = None, instance: str | None = None) -> Problem:
     """The problem document of an error; its message is the detail unless one is given."""
     kind = next(_TABLE[cls] for cls in type(error).__mro__ if cls in _TABLE)
-    detail = str(error) if detail is None else detail
+    return _problem(kind, str(error) if detail is None else detail, instance)
+
+
+def _problem(kind: _Kind, detail: str, instance: str | None) -> Problem:
     return Problem(
         type=f"urn:leafcode:problem:{kind.slug}",
         title=kind.title,
@@ -103,10 +110,24 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
+def examples_of(status: int) -> dict[str, dict[str, Any]]:
+    """A problem document of every kind that is answered with a status, for OpenAPI."""
+    return {
+        kind.slug: {
+            "summary": kind.title,
+            "value": _problem(kind, cls.__doc__ or kind.title, _EXAMPLE_ID).model_dump(),
+        }
+        for cls, kind in _TABLE.items()
+        if kind.status == status
+    }
+
+
 async def _on_leafcode_error(request: Request, error: Exception) -> Response:
     headers = None
     if isinstance(error, errors.OverloadedError):
         headers = {"Retry-After": str(error.retry_after)}
+    elif isinstance(error, errors.NotReadyError):
+        headers = {"Retry-After": str(_START_SECONDS)}
     return answer(describe(error, instance=request.state.request_id), headers)
 
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic.json_schema import SkipJsonSchema
 
 from service.engine import DESCRIPTOR_WIDTH, Manifest
 
@@ -13,6 +14,7 @@ __all__ = [
     "CodeColumns",
     "DescriptorsBody",
     "Failed",
+    "Grid",
     "Health",
     "ImageBody",
     "ImagesBody",
@@ -131,6 +133,13 @@ class DescriptorsBody(BaseModel):
     ] = Field(description="Finite numbers, one row a descriptor.")
 
 
+class Grid(BaseModel):
+    """The dense grid of an image's descriptors."""
+
+    rows: int
+    cols: int
+
+
 class CodeColumns(BaseModel):
     """Sparse codes of n descriptors with m nonzeros each, by column."""
 
@@ -139,6 +148,9 @@ class CodeColumns(BaseModel):
     leaf_ids: list[int] = Field(description="n leaves of the tree.")
     atom_ids: list[list[int]] = Field(description="n rows of m atoms.")
     values: list[list[float]] = Field(description="n rows of m values, beside the atoms.")
+    grid: Grid | SkipJsonSchema[None] = Field(
+        None, description="The n descriptors of an image lie on it row by row; only for images."
+    )
 
 
 class Limits(BaseModel):
