@@ -52,7 +52,7 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_tags=_TAGS,
         lifespan=partial(_lifespan, settings=settings),
     )
-    app.openapi = partial(complete_openapi, app)  # type: ignore[method-assign]
+    app.openapi = partial(complete_openapi, app, settings)  # type: ignore[method-assign]
     for module in (classify, codes, models, health):
         app.include_router(module.router)
     install_handlers(app)

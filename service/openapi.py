@@ -13,6 +13,7 @@ from fastapi.openapi.utils import get_openapi
 
 from service.problems import examples_of
 from service.schemas import DescriptorsBody, ImageBody, ImagesBody
+from service.settings import Settings
 
 __all__ = ["CLASSIFY_BODY", "CODES_ANSWER", "CODES_BODY", "complete_openapi"]
 
@@ -127,8 +128,8 @@ _HEADERS = {
 _WORTH_ANOTHER_TRY = {"429", "503"}
 
 
-def complete_openapi(app: FastAPI) -> Document:
-    """The document of an application; made once."""
+def complete_openapi(app: FastAPI, settings: Settings) -> Document:
+    """The document of an application with the limits in force; made once."""
     if app.openapi_schema is None:
         document = get_openapi(
             title=app.title,
@@ -140,6 +141,7 @@ def complete_openapi(app: FastAPI) -> Document:
         document["components"].setdefault("headers", {}).update(_HEADERS)
         for operation in _operations(document):
             _complete(operation)
+        _state_limits(document["paths"], settings)
         app.openapi_schema = document
     return app.openapi_schema
 
@@ -159,3 +161,12 @@ def _complete(operation: Document) -> None:
         problem = response.get("content", {}).get("application/problem+json")
         if problem is not None:
             problem["examples"] = examples_of(int(status))
+
+
+def _state_limits(paths: Document, settings: Settings) -> None:
+    images = paths["/v1/classify"]["post"]["requestBody"]["content"]
+    form, several = images["multipart/form-data"], images["application/json"]["schema"]["oneOf"][1]
+    form["schema"]["properties"]["image"]["maxItems"] = settings.max_images
+    several["properties"]["images"]["maxItems"] = settings.max_images
+    codes = paths["/v1/codes"]["post"]["requestBody"]["content"]["application/json"]
+    codes["schema"]["properties"]["descriptors"]["maxItems"] = settings.max_descriptors

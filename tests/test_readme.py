@@ -74,9 +74,9 @@ def test_training_commands_work_one_after_the_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", blocks("python"))
-def test_python_code_runs(code: str) -> None:
+def test_python_code_runs(code: str, embedded_server: processes.Server) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code.replace(ADDRESS, embedded_server.url)],
         cwd=ROOT,
         env=processes.environment(),
         capture_output=True,
