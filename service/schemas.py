@@ -6,6 +6,7 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.json_schema import SkipJsonSchema
 
+from service.bodies import LARGEST_NUMBER
 from service.engine import DESCRIPTOR_WIDTH, Manifest
 
 __all__ = [
@@ -34,11 +35,15 @@ TopK = Annotated[
     int, Query(ge=1, description="How many labels to answer; never more than the model has.")
 ]
 ModelName = Annotated[
-    str | None, Query(description="Name of the model; the first by name unless given.")
+    str | SkipJsonSchema[None],
+    Query(description="Name of the model; the first by name unless given."),
 ]
 Version = Annotated[
-    int | None, Query(ge=0, description="Version of the model; the highest unless given.")
+    Annotated[int, Field(ge=0)] | SkipJsonSchema[None],
+    Query(description="Version of the model; the highest unless given."),
 ]
+
+_Number = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 
 
 class Problem(BaseModel):
@@ -116,11 +121,15 @@ class Classifications(BaseModel):
 class ImageBody(BaseModel):
     """One image as JSON."""
 
+    model_config = ConfigDict(extra="forbid")
+
     image: str = Field(description="Encoded image in base64.")
 
 
 class ImagesBody(BaseModel):
     """Several images as JSON; always answered with `results`."""
+
+    model_config = ConfigDict(extra="forbid")
 
     images: list[str] = Field(description="Encoded images in base64.", min_length=1)
 
@@ -128,9 +137,11 @@ class ImagesBody(BaseModel):
 class DescriptorsBody(BaseModel):
     """Descriptors as JSON; none at all are answered with empty columns."""
 
+    model_config = ConfigDict(extra="forbid")
+
     descriptors: list[
-        Annotated[list[float], Field(min_length=DESCRIPTOR_WIDTH, max_length=DESCRIPTOR_WIDTH)]
-    ] = Field(description="Finite numbers, one row a descriptor.")
+        Annotated[list[_Number], Field(min_length=DESCRIPTOR_WIDTH, max_length=DESCRIPTOR_WIDTH)]
+    ] = Field(description="One row a descriptor.")
 
 
 class Grid(BaseModel):

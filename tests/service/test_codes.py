@@ -62,9 +62,11 @@ def test_a_value_that_is_no_finite_number_is_refused(client: httpx.Client, value
     assert len(str(problem["detail"])) < 200
 
 
-def test_a_norm_beyond_float32_is_refused(client: httpx.Client) -> None:
-    content = body(row(first="1e30"))
-    problem_of(client.post("/v1/codes", content=content, headers=JSON), 422)
+def test_the_largest_numbers_are_coded_and_larger_ones_refused(client: httpx.Client) -> None:
+    largest = client.post("/v1/codes", json={"descriptors": [[1e18] * 128, [-1e18] * 128]})
+    assert largest.status_code == 200
+    response = client.post("/v1/codes", content=body(row(first="1.0000001e18")), headers=JSON)
+    assert "expected numbers from -1e+18 to 1e+18" in str(problem_of(response, 422)["detail"])
 
 
 @pytest.mark.parametrize("width", [0, 1, 127, 129])
