@@ -43,6 +43,7 @@ Version = Annotated[
     Query(description="Version of the model; the highest unless given."),
 ]
 
+_Base64 = Annotated[str, Field(json_schema_extra={"format": "byte"})]
 _Number = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 
 
@@ -123,7 +124,7 @@ class ImageBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    image: str = Field(description="Encoded image in base64.")
+    image: _Base64 = Field(description="Encoded image in base64.")
 
 
 class ImagesBody(BaseModel):
@@ -131,7 +132,7 @@ class ImagesBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    images: list[str] = Field(description="Encoded images in base64.", min_length=1)
+    images: list[_Base64] = Field(description="Encoded images in base64.", min_length=1)
 
 
 class DescriptorsBody(BaseModel):
