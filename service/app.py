@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
@@ -15,6 +16,7 @@ from service.context import Context
 from service.keys import RequireKey, read_keys
 from service.metrics import Metrics, PoolCollector
 from service.middleware import RequestTrace
+from service.openapi import complete_openapi
 from service.pool import Pool
 from service.problems import install_handlers
 from service.repository import Repository
@@ -34,18 +36,30 @@ Errors are problem documents (RFC 9457, `application/problem+json`) with an extr
 dots, dashes and underscores, otherwise a new one. `Server-Timing` tells where its time went.
 """
 
+_TAGS = [
+    {"name": "classify", "description": "Images to labels."},
+    {"name": "codes", "description": "Descriptors and images to sparse codes."},
+    {"name": "models", "description": "What is loaded."},
+    {"name": "health", "description": "Probes."},
+]
+
 
 def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
     """The application; models are loaded when it starts. Traces go where the settings say."""
     tracing = tracing or Tracing.to(settings.otlp_endpoint)
-    app = FastAPI(
+    app = FastAPIOffline(
+        # Swagger UI from the package's own files: a service behind a firewall reaches no CDN.
+        static_url="/docs/assets",
+        redoc_url=None,
+        swagger_ui_parameters={"validatorUrl": None},
         title="Leafcode",
         version=__version__,
         description=_DESCRIPTION,
+        openapi_tags=_TAGS,
         lifespan=partial(_lifespan, settings=settings, tracing=tracing),
-        redoc_url=None,
         telemetry=tracing.configuration,
     )
+    app.openapi = partial(complete_openapi, app, settings)  # type: ignore[method-assign]
     app.state.metrics = Metrics()
     for module in (classify, codes, models, v2, health, metrics):
         app.include_router(module.router)

@@ -19,6 +19,7 @@ from service.engine.arrays import Float32Array
 from service.errors import InvalidBodyError, MalformedBodyError, OversizedBodyError
 
 __all__ = [
+    "LARGEST_NUMBER",
     "Images",
     "decode_base64",
     "media_type",
@@ -28,6 +29,9 @@ __all__ = [
     "quoted",
     "stack_descriptors",
 ]
+
+# The length of a descriptor of 128 such numbers is still a float32.
+LARGEST_NUMBER = 1e18
 
 _QUOTED_LENGTH = 40
 
@@ -126,14 +130,16 @@ def _descriptor(row: object, number: int) -> Float32Array:
             values = np.array(row, np.float32)
     except OverflowError:
         _refuse_value(max(row, key=abs), number)
-    if not np.isfinite(values).all():
-        _refuse_value(row[int(np.flatnonzero(~np.isfinite(values))[0])], number)
+    sound = np.abs(values) <= LARGEST_NUMBER  # no NaN is
+    if not sound.all():
+        _refuse_value(row[int(np.flatnonzero(~sound)[0])], number)
     return values
 
 
 def _refuse_value(value: object, number: int) -> NoReturn:
     raise DescriptorError(
-        f"descriptor {number} has the value {quoted(value)}, expected finite float32 numbers"
+        f"descriptor {number} has the value {quoted(value)}, expected numbers "
+        f"from {-LARGEST_NUMBER:g} to {LARGEST_NUMBER:g}"
     )
 
 

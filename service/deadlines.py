@@ -5,6 +5,8 @@ from collections.abc import Coroutine
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Header
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 from starlette.requests import ClientDisconnect, Request
 
 from service.context import Context
@@ -14,10 +16,9 @@ __all__ = ["TimeoutMs", "seconds", "while_connected"]
 Result = TypeVar("Result")
 
 TimeoutMs = Annotated[
-    int | None,
+    Annotated[int, Field(ge=1)] | SkipJsonSchema[None],
     Header(
         alias="X-Timeout-Ms",
-        ge=1,
         description="Answer 504 after so many milliseconds, if the service's own limit is later.",
     ),
 ]

@@ -6,6 +6,7 @@ LeafcodeError (the engine's root)
 │   ├── InvalidBodyError        JSON, but not what the call expects
 │   ├── OversizedBodyError      more bytes or more items than allowed
 │   ├── UnsupportedBodyError    a content type that the call does not read
+│   ├── NotAcceptableError      an answer that the call cannot write
 │   ├── SlowBodyError           a body that does not come
 │   ├── SlowHeadersError        headers that do not come
 │   ├── OversizedHeadersError   more bytes or more lines of headers than allowed
@@ -26,6 +27,7 @@ __all__ = [
     "InvalidBodyError",
     "InvalidRequestError",
     "MalformedBodyError",
+    "NotAcceptableError",
     "NotReadyError",
     "OverloadedError",
     "OversizedBodyError",
@@ -59,6 +61,10 @@ class OversizedBodyError(RequestError):
 
 class UnsupportedBodyError(RequestError):
     """A body of a type that this call does not read."""
+
+
+class NotAcceptableError(RequestError):
+    """An answer of a type that this call does not write."""
 
 
 class SlowBodyError(RequestError):

@@ -14,6 +14,7 @@ from dataclasses import asdict
 
 import numpy as np
 
+from service.code_forms import CodeForms
 from service.cores import deal, usable_cores
 from service.dispatch import Dispatcher
 from service.engine import Codes, LeafcodeError, Prediction
@@ -145,13 +146,6 @@ class Pool:
         done = await self._dispatcher.run(Kind.ENCODE, fields, raw, patience)
         return Outcome(_codes(done.value), done.timings)
 
-    async def encode_json(
-        self, model: ModelKey, body: bytes, patience: float | None = None
-    ) -> Outcome[bytes]:
-        """JSON of descriptors -> JSON of codes, read and written in the worker."""
-        done = await self._dispatcher.run(Kind.ENCODE_JSON, _fields(model), body, patience)
-        return Outcome(bytes(done.value.body), done.timings)
-
     async def encode_image(
         self, model: ModelKey, data: bytes, patience: float | None = None
     ) -> Outcome[GridCodes]:
@@ -167,6 +161,14 @@ class Pool:
         done = await self._dispatcher.run(Kind.PACK_JSON, asdict(limits), body, patience)
         packed = done.value.fields["header_length"], bytes(done.value.body)
         return Outcome(packed, done.timings)
+
+    async def write_codes(
+        self, model: ModelKey, body: bytes, forms: CodeForms, patience: float | None = None
+    ) -> Outcome[bytes]:
+        """A body in one form -> codes in another, read and written in the worker."""
+        fields = _fields(model, source=forms.source, target=forms.target)
+        done = await self._dispatcher.run(Kind.WRITE_CODES, fields, body, patience)
+        return Outcome(bytes(done.value.body), done.timings)
 
     def _plans(self) -> list[Plan]:
         settings = self._settings

@@ -32,6 +32,7 @@ __all__ = [
     "answer",
     "describe",
     "documented",
+    "examples_of",
     "install_handlers",
     "reason",
     "refuse",
@@ -41,6 +42,9 @@ __all__ = [
 _MEDIA_TYPE = "application/problem+json"
 _UNTYPED = "about:blank"
 _QUOTED_LENGTH = 80
+_EXAMPLE_ID = "7f1c4b0d6b0f4f0c9f1f6f0f1c2d3e4f"
+# How long whoever finds the service starting or stopping should wait.
+_START_SECONDS = 1
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ _TABLE: dict[type[Exception], _Kind] = {
     errors.InvalidBodyError: _Kind(422, "invalid-body", "Unusable body"),
     errors.OversizedBodyError: _Kind(413, "oversized-body", "Body too large"),
     errors.UnsupportedBodyError: _Kind(415, "unsupported-body", "Unsupported content type"),
+    errors.NotAcceptableError: _Kind(406, "not-acceptable", "Not acceptable"),
     errors.SlowBodyError: _Kind(408, "slow-body", "Body too slow"),
     errors.SlowHeadersError: _Kind(408, "slow-headers", "Headers too slow"),
     errors.OversizedHeadersError: _Kind(431, "oversized-headers", "Headers too large"),
@@ -82,7 +87,10 @@ REASONS = ("client-gone", *(kind.slug for kind in _TABLE.values()))
 def describe(error: Exception, detail: str | None = None, instance: str | None = None) -> Problem:
     """The problem document of an error; its message is the detail unless one is given."""
     kind = next(_TABLE[cls] for cls in type(error).__mro__ if cls in _TABLE)
-    detail = str(error) if detail is None else detail
+    return _problem(kind, str(error) if detail is None else detail, instance)
+
+
+def _problem(kind: _Kind, detail: str, instance: str | None) -> Problem:
     return Problem(
         type=f"urn:leafcode:problem:{kind.slug}",
         title=kind.title,
@@ -131,6 +139,18 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
+def examples_of(status: int) -> dict[str, dict[str, Any]]:
+    """A problem document of every kind that is answered with a status, for OpenAPI."""
+    return {
+        kind.slug: {
+            "summary": kind.title,
+            "value": _problem(kind, cls.__doc__ or kind.title, _EXAMPLE_ID).model_dump(),
+        }
+        for cls, kind in _TABLE.items()
+        if kind.status == status
+    }
+
+
 async def _on_leafcode_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LeafcodeError)  # noqa: S101
     return refuse(request.scope, error)
@@ -141,6 +161,8 @@ def _headers(error: LeafcodeError) -> dict[str, str]:
     match error:
         case errors.OverloadedError():
             return {"Retry-After": str(error.retry_after)}
+        case errors.NotReadyError():
+            return {"Retry-After": str(_START_SECONDS)}
         case errors.UnauthorizedError():
             return {"WWW-Authenticate": 'Bearer realm="leafcode"'}
         case errors.SlowBodyError():

@@ -4,7 +4,9 @@ from typing import Annotated
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic.json_schema import SkipJsonSchema
 
+from service.bodies import LARGEST_NUMBER
 from service.engine import DESCRIPTOR_WIDTH, Manifest
 
 __all__ = [
@@ -13,6 +15,7 @@ __all__ = [
     "CodeColumns",
     "DescriptorsBody",
     "Failed",
+    "Grid",
     "Health",
     "ImageBody",
     "ImagesBody",
@@ -32,11 +35,16 @@ TopK = Annotated[
     int, Query(ge=1, description="How many labels to answer; never more than the model has.")
 ]
 ModelName = Annotated[
-    str | None, Query(description="Name of the model; the first by name unless given.")
+    str | SkipJsonSchema[None],
+    Query(description="Name of the model; the first by name unless given."),
 ]
 Version = Annotated[
-    int | None, Query(ge=0, description="Version of the model; the highest unless given.")
+    Annotated[int, Field(ge=0)] | SkipJsonSchema[None],
+    Query(description="Version of the model; the highest unless given."),
 ]
+
+_Base64 = Annotated[str, Field(json_schema_extra={"format": "byte"})]
+_Number = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 
 
 class Problem(BaseModel):
@@ -114,21 +122,34 @@ class Classifications(BaseModel):
 class ImageBody(BaseModel):
     """One image as JSON."""
 
-    image: str = Field(description="Encoded image in base64.")
+    model_config = ConfigDict(extra="forbid")
+
+    image: _Base64 = Field(description="Encoded image in base64.")
 
 
 class ImagesBody(BaseModel):
     """Several images as JSON; always answered with `results`."""
 
-    images: list[str] = Field(description="Encoded images in base64.", min_length=1)
+    model_config = ConfigDict(extra="forbid")
+
+    images: list[_Base64] = Field(description="Encoded images in base64.", min_length=1)
 
 
 class DescriptorsBody(BaseModel):
     """Descriptors as JSON; none at all are answered with empty columns."""
 
+    model_config = ConfigDict(extra="forbid")
+
     descriptors: list[
-        Annotated[list[float], Field(min_length=DESCRIPTOR_WIDTH, max_length=DESCRIPTOR_WIDTH)]
-    ] = Field(description="Finite numbers, one row a descriptor.")
+        Annotated[list[_Number], Field(min_length=DESCRIPTOR_WIDTH, max_length=DESCRIPTOR_WIDTH)]
+    ] = Field(description="One row a descriptor.")
+
+
+class Grid(BaseModel):
+    """The dense grid of an image's descriptors."""
+
+    rows: int
+    cols: int
 
 
 class CodeColumns(BaseModel):
@@ -139,6 +160,9 @@ class CodeColumns(BaseModel):
     leaf_ids: list[int] = Field(description="n leaves of the tree.")
     atom_ids: list[list[int]] = Field(description="n rows of m atoms.")
     values: list[list[float]] = Field(description="n rows of m values, beside the atoms.")
+    grid: Grid | SkipJsonSchema[None] = Field(
+        None, description="The n descriptors of an image lie on it row by row; only for images."
+    )
 
 
 class Limits(BaseModel):

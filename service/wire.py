@@ -51,7 +51,7 @@ class Kind(IntEnum):
     CLASSIFY = 4
     SCORES = 5
     ENCODE = 6
-    ENCODE_JSON = 7
+    WRITE_CODES = 7
     ENCODE_IMAGE = 8
     PACK_JSON = 9
     DONE = 20

@@ -17,10 +17,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 from PIL import Image
-from pydantic_core import to_json
 
 from service import wire
-from service.bodies import parse_descriptors
+from service.code_forms import describe_image, parse, write_codes
 from service.engine import Codes, Engine, ImageLimits, LeafcodeError, Stopwatch
 from service.errors import UnknownModelError
 from service.inference.requests import BatchLimits, pack
@@ -111,9 +110,9 @@ class Desk:
             Kind.CLASSIFY: self._classify,
             Kind.SCORES: self._scores,
             Kind.ENCODE: self._encode,
-            Kind.ENCODE_JSON: self._encode_json,
             Kind.ENCODE_IMAGE: self._encode_image,
             Kind.PACK_JSON: lambda frame, _: _pack_json(frame),
+            Kind.WRITE_CODES: self._write_codes,
         }
 
     def answer(self, frame: Frame) -> Frame:
@@ -162,27 +161,26 @@ class Desk:
         watch.lap("coding")
         return _columns(codes)
 
-    def _encode_json(self, frame: Frame, watch: Stopwatch) -> Answer:
+    def _encode_image(self, frame: Frame, watch: Stopwatch) -> Answer:
         engine = self._engine(frame)
-        descriptors = parse_descriptors(bytes(frame.body), self._plan.max_descriptors)
+        descriptors, grid = describe_image(engine, bytes(frame.body), self._plan.limits, watch)
+        codes = engine.encode(descriptors)
+        watch.lap("coding")
+        fields, body = _columns(codes)
+        return {**fields, "grid": grid}, body
+
+    def _write_codes(self, frame: Frame, watch: Stopwatch) -> Answer:
+        engine, body, source = self._engine(frame), bytes(frame.body), frame.fields["source"]
+        if source == "image":
+            descriptors, grid = describe_image(engine, body, self._plan.limits, watch)
+        else:
+            descriptors, grid = parse(source, body, self._plan.max_descriptors), None
         # Parsing is no stage of the engine and must not count as one.
         coding = Stopwatch()
         codes = engine.encode(descriptors)
         coding.lap("coding")
         watch.seconds.update(coding.seconds)
-        return {}, _render(engine, codes)
-
-    def _encode_image(self, frame: Frame, watch: Stopwatch) -> Answer:
-        engine = self._engine(frame)
-        gray = engine.decode(bytes(frame.body), self._plan.limits)
-        watch.lap("decode")
-        descriptors = engine.describe(gray)
-        watch.lap("sift")
-        rows, cols, width = descriptors.shape
-        codes = engine.encode(descriptors.reshape(rows * cols, width))
-        watch.lap("coding")
-        fields, body = _columns(codes)
-        return {**fields, "grid": [rows, cols]}, body
+        return {}, write_codes(engine, codes, grid, frame.fields["target"])
 
 
 def _pack_json(frame: Frame) -> Answer:
@@ -197,22 +195,4 @@ def _columns(codes: Codes) -> Answer:
     n, m = codes.atom_ids.shape
     return {"shape": [n, m]}, b"".join(
         column.tobytes() for column in (codes.leaf_ids, codes.atom_ids, codes.values)
-    )
-
-
-def _render(engine: Engine, codes: Codes) -> bytes:
-    """JSON of `CodeColumns`; built without it, because checking every number costs as much."""
-    manifest = engine.manifest
-    return to_json(
-        {
-            "model": {
-                "name": manifest.name,
-                "version": manifest.version,
-                "digest": manifest.digest,
-            },
-            "n_atoms": manifest.config.n_atoms,
-            "leaf_ids": codes.leaf_ids.tolist(),
-            "atom_ids": codes.atom_ids.tolist(),
-            "values": codes.values.tolist(),
-        }
     )

@@ -4,27 +4,21 @@ One image as the raw body, some as the files of a form, or base64 in JSON. Any o
 content type is a raw image: curl, for one, calls every body a URL-encoded form.
 """
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
 
 from service.bodies import Images, media_type, parse_images
 from service.context import Context, context_of
 from service.deadlines import TimeoutMs, seconds, while_connected
-from service.engine import EmptyImageError, LeafcodeError, Prediction
-from service.errors import MalformedBodyError
+from service.engine import LeafcodeError, Prediction
 from service.jobs import Outcome
+from service.openapi import CLASSIFY_BODY
 from service.problems import describe, documented
 from service.repository import ModelKey
 from service.schemas import (
     Classification,
     Classifications,
     Failed,
-    ImageBody,
-    ImagesBody,
     ModelName,
     ModelRef,
     Predicted,
@@ -33,34 +27,11 @@ from service.schemas import (
     Version,
 )
 from service.tally import observe
+from service.uploads import FORM, read_files
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1", tags=["classify"])
-
-# Fields that are not files are not read; a few may come along with any form.
-_MOST_FIELDS = 64
-
-_BINARY = {"schema": {"type": "string", "format": "binary"}}
-_FORM = {
-    "schema": {
-        "type": "object",
-        "description": "One or more files, under any field name.",
-        "properties": {"image": {"type": "array", "items": _BINARY["schema"]}},
-    }
-}
-_JSON = {"schema": {"oneOf": [ImageBody.model_json_schema(), ImagesBody.model_json_schema()]}}
-_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/octet-stream": _BINARY,
-            "image/*": _BINARY,
-            "multipart/form-data": _FORM,
-            "application/json": _JSON,
-        },
-    }
-}
 
 
 @router.post(
@@ -68,7 +39,7 @@ _BODY: dict[str, Any] = {
     summary="Ranked labels of images",
     response_model_exclude_none=True,
     responses=documented(400, 404, 413, 415, 422, 429, 503, 504),
-    openapi_extra=_BODY,
+    openapi_extra=CLASSIFY_BODY,
 )
 async def classify(
     request: Request,
@@ -103,27 +74,13 @@ async def classify(
 async def _read_images(request: Request, context: Context) -> Images:
     most = context.settings.max_images
     found = media_type(request.headers)
-    if found == "multipart/form-data":
-        return await _read_form(request, most)
+    if found == FORM:
+        files = await read_files(request, most)
+        return Images(files, several=len(files) > 1)
     body = await request.body()
     if found == "application/json" and body:
         return await run_in_threadpool(parse_images, body, most)
     return Images((body,), several=False)
-
-
-async def _read_form(request: Request, most: int) -> Images:
-    try:
-        async with request.form(max_files=most, max_fields=_MOST_FIELDS) as form:
-            files = [part for _, part in form.multi_items() if isinstance(part, UploadFile)]
-            items = [await file.read() for file in files]
-    except HTTPException as error:
-        # Starlette's word for a form that cannot be read.
-        raise MalformedBodyError(f"the form cannot be read: {error.detail}") from error
-    if not items:
-        raise EmptyImageError(
-            "the form has no file, expected at least one; with curl: -F image=@photo.jpg"
-        )
-    return Images(tuple(items), several=len(items) > 1)
 
 
 def _result(outcome: Outcome[tuple[Prediction, ...]] | LeafcodeError) -> Predicted | Failed:

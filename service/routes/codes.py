@@ -1,38 +1,50 @@
-"""`POST /v1/codes`: descriptors to sparse codes."""
+"""`POST /v1/codes`: descriptors, or an image, to sparse codes.
 
-from typing import Any
+Reading the numbers and writing the codes happens in the worker: a large request has
+millions of them. This module only finds out which form came and which one is wanted.
+"""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.bodies import media_type
+from service.code_forms import CodeForms, Source, Target
 from service.context import context_of
 from service.deadlines import TimeoutMs, seconds, while_connected
-from service.errors import MalformedBodyError, UnsupportedBodyError
+from service.errors import MalformedBodyError, NotAcceptableError, UnsupportedBodyError
+from service.negotiation import choose
+from service.openapi import CODES_ANSWER, CODES_BODY
 from service.problems import documented
 from service.repository import ModelKey
-from service.schemas import CodeColumns, DescriptorsBody, ModelName, Version
+from service.schemas import CodeColumns, ModelName, Version
 from service.tally import observe
+from service.uploads import FORM, read_files
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1", tags=["codes"])
 
-_JSON = "application/json"
-_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {_JSON: {"schema": DescriptorsBody.model_json_schema()}},
-    }
+_SOURCES: dict[str, Source] = {
+    "application/json": "json",
+    "application/octet-stream": "raw",
+    "application/x-npy": "npy",
+    "application/npy": "npy",
+    FORM: "image",
+}
+_TARGETS: dict[str, Target] = {
+    "application/json": "json",
+    "application/x-npz": "npz",
+    "application/npz": "npz",
+    "application/zip": "npz",
 }
 
 
 @router.post(
     "/codes",
-    summary="Sparse codes of descriptors",
+    summary="Sparse codes of descriptors, or of an image",
     response_model=CodeColumns,
-    responses=documented(400, 404, 413, 415, 422, 429, 503, 504),
-    openapi_extra=_BODY,
+    responses={200: CODES_ANSWER, **documented(400, 404, 406, 413, 415, 422, 429, 503, 504)},
+    openapi_extra=CODES_BODY,
 )
 async def encode(
     request: Request,
@@ -40,22 +52,52 @@ async def encode(
     version: Version = None,
     timeout_ms: TimeoutMs = None,
 ) -> Response:
-    """Sparse codes of descriptors, by column."""
+    """Sparse codes by column.
+
+    Descriptors come as JSON, as bare little-endian float32 of any length that is a multiple
+    of 128 numbers, or as a `.npy` file of float16, float32 or float64. An image, raw or as
+    the only file of a form, is answered with the codes of its dense grid, row by row, and
+    `grid`. `Accept` chooses between JSON and an `.npz` file with the same columns.
+    """
     context = await context_of(request)
-    _require_json(request)
+    source, target = _source(request), _target(request)
     manifest = context.repository.find(model, version).manifest
     observe(request, manifest)
-    body = await request.body()
-    if not body:
-        raise MalformedBodyError('the body is empty, expected {"descriptors": [[128 numbers], …]}')
-    # Both ends run in the worker: a large request has millions of numbers.
-    work = context.pool.encode_json(ModelKey.of(manifest), body, seconds(timeout_ms))
+    body = await _read_body(request)
+    forms = CodeForms(source, _TARGETS[target])
+    work = context.pool.write_codes(ModelKey.of(manifest), body, forms, seconds(timeout_ms))
     codes = await while_connected(request, context, work)
     observe(request, manifest, codes.timings)
-    return Response(codes.value, media_type=_JSON)
+    return Response(codes.value, media_type=target, headers={"Vary": "Accept"})
 
 
-def _require_json(request: Request) -> None:
+def _source(request: Request) -> Source:
     found = media_type(request.headers)
-    if found != _JSON:
-        raise UnsupportedBodyError(f"the content type is {found or 'missing'}, expected {_JSON}")
+    if found in _SOURCES:
+        return _SOURCES[found]
+    if found.startswith("image/"):
+        return "image"
+    raise UnsupportedBodyError(
+        f"the content type is {found[:80] or 'missing'}, expected one of "
+        f"{', '.join(_SOURCES)}, image/*"
+    )
+
+
+def _target(request: Request) -> str:
+    accept = ",".join(request.headers.getlist("accept"))
+    chosen = choose(accept, tuple(_TARGETS))
+    if chosen is None:
+        raise NotAcceptableError(
+            f"the answer may be {', '.join(_TARGETS)}, but the client accepts {accept[:80]}"
+        )
+    return chosen
+
+
+async def _read_body(request: Request) -> bytes:
+    if media_type(request.headers) == FORM:
+        files = await read_files(request, most=1)
+        return files[0]
+    body = await request.body()
+    if not body:
+        raise MalformedBodyError("the body is empty, expected descriptors or an image")
+    return body

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from service.code_forms import CodeForms
 from service.engine import BundleError, Engine, LeafcodeError, UnsupportedImageError
 from service.errors import DeadlineError, NotReadyError, OverloadedError, WorkerLostError
 from service.jobs import WorkerState
@@ -24,6 +25,7 @@ from tests.service.processes import children_of
 TINY = ModelKey("tiny", 1)
 PNG = pictures.png()
 PATIENCE_SECONDS = 60
+AS_JSON = CodeForms("json", "json")
 
 
 @asynccontextmanager
@@ -119,7 +121,7 @@ def test_operations_give_what_the_engine_gives(models: Path) -> None:
             assert (grid.rows, grid.cols) == shape[:2]
             assert grid.codes.leaf_ids.shape == (grid.rows * grid.cols,)
             body = json.dumps({"descriptors": descriptors.tolist()}).encode()
-            rendered = json.loads((await pool.encode_json(TINY, body)).value)
+            rendered = json.loads((await pool.write_codes(TINY, body, AS_JSON)).value)
             assert rendered["values"] == plain.values.tolist()
 
     asyncio.run(use())
@@ -453,7 +455,7 @@ def test_the_event_loop_runs_while_large_bodies_are_worked_on(models: Path) -> N
 
     async def measure_turns() -> list[float]:
         async with running(models, workers=1) as pool:
-            coding = asyncio.create_task(pool.encode_json(TINY, body))
+            coding = asyncio.create_task(pool.write_codes(TINY, body, AS_JSON))
             times = [time.perf_counter()]
             while not coding.done():
                 await asyncio.sleep(0)

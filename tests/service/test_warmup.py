@@ -37,8 +37,11 @@ for data in (pictures.png(), pictures.jpeg(pictures.disc(200, 300)),
     ask(Kind.CLASSIFY, data, top_k=5)
     ask(Kind.SCORES, data)
     ask(Kind.ENCODE_IMAGE, data)
+    ask(Kind.WRITE_CODES, data, source="image", target="npz")
 for n in (0, 1, 2, 40):
-    ask(Kind.ENCODE_JSON, json.dumps({"descriptors": [[0.5] * 128] * n}).encode())
+    text = json.dumps({"descriptors": [[0.5] * 128] * n}).encode()
+    ask(Kind.WRITE_CODES, text, source="json", target="json")
+    ask(Kind.WRITE_CODES, bytes(n * 512), source="raw", target="npz")
     ask(Kind.ENCODE, bytes(n * 512), shape=[n, 128])
 assert len(before) >= 6 and all(before.values()), before
 assert signatures() == before, (before, signatures())

@@ -1,0 +1,201 @@
+"""What the service answers, as plain values; members that are new to us are ignored.
+
+The schemas of the service are not shared: importing them loads the web framework and the
+compiler, and a client must go on reading the answers of a newer service.
+"""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Classification",
+    "ImageCodes",
+    "ModelCard",
+    "ModelRef",
+    "Problem",
+    "RankedLabel",
+    "SparseCodes",
+    "read_classification",
+    "read_codes",
+    "read_image_codes",
+    "read_models",
+    "read_problem",
+    "read_results",
+]
+
+_QUOTED_LENGTH = 200
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What went wrong (RFC 9457); `instance` is the request id in the service's log."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """Which bundle answered."""
+
+    name: str
+    version: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class RankedLabel:
+    """One label and how probable it is."""
+
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Classification:
+    """The labels of one image, best first."""
+
+    model: ModelRef
+    predictions: tuple[RankedLabel, ...]
+
+
+@dataclass(frozen=True)
+class SparseCodes:
+    """Sparse codes by column: leaf_ids (n,), atom_ids (n, m), values (n, m)."""
+
+    model: ModelRef
+    n_atoms: int
+    leaf_ids: npt.NDArray[np.int32]
+    atom_ids: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class ImageCodes:
+    """The codes of an image's dense grid of rows x cols descriptors, row by row."""
+
+    codes: SparseCodes
+    rows: int
+    cols: int
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What a bundle says about itself, and the limits that the service has in force."""
+
+    name: str
+    version: int
+    digest: str
+    default: bool
+    versions: tuple[int, ...]
+    created: str
+    labels: tuple[str, ...]
+    configuration: Mapping[str, Any]
+    quality: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    limits: Mapping[str, int]
+
+
+def read_classification(response: httpx.Response) -> Classification:
+    """The labels of the only image."""
+    document = response.json()
+    return Classification(_model(document["model"]), _ranked(document["predictions"]))
+
+
+def read_results(response: httpx.Response) -> list[Classification | Problem]:
+    """The labels, or the problem, of each of several images."""
+    document = response.json()
+    model = _model(document["model"])
+    return [
+        _problem(result["problem"])
+        if "problem" in result
+        else Classification(model, _ranked(result["predictions"]))
+        for result in document["results"]
+    ]
+
+
+def read_codes(response: httpx.Response) -> SparseCodes:
+    """The columns of an `.npz` file."""
+    return _codes(_arrays(response))
+
+
+def read_image_codes(response: httpx.Response) -> ImageCodes:
+    """The columns of an `.npz` file, and their grid."""
+    arrays = _arrays(response)
+    rows, cols = arrays["grid"].tolist()
+    return ImageCodes(_codes(arrays), rows, cols)
+
+
+def read_models(response: httpx.Response) -> list[ModelCard]:
+    """Every loaded version of every model."""
+    return [_card(document) for document in response.json()["models"]]
+
+
+def read_problem(response: httpx.Response) -> Problem:
+    """The problem document of an error; one made up if a proxy answered in its own words."""
+    try:
+        return _problem(response.json())
+    except (ValueError, KeyError, TypeError):
+        status = response.status_code
+        known = status in HTTPStatus.__members__.values()
+        title = HTTPStatus(status).phrase if known else f"Status {status}"
+        return Problem("about:blank", title, status, response.text[:_QUOTED_LENGTH] or title)
+
+
+def _problem(document: Mapping[str, Any]) -> Problem:
+    return Problem(
+        document["type"],
+        document["title"],
+        document["status"],
+        document["detail"],
+        document.get("instance"),
+    )
+
+
+def _model(document: Mapping[str, Any]) -> ModelRef:
+    return ModelRef(document["name"], document["version"], document["digest"])
+
+
+def _ranked(items: list[Mapping[str, Any]]) -> tuple[RankedLabel, ...]:
+    return tuple(RankedLabel(item["label"], item["probability"]) for item in items)
+
+
+def _card(document: Mapping[str, Any]) -> ModelCard:
+    return ModelCard(
+        name=document["name"],
+        version=document["version"],
+        digest=document["digest"],
+        default=document["default"],
+        versions=tuple(document["versions"]),
+        created=document["created"],
+        labels=tuple(document["labels"]),
+        configuration=document["configuration"],
+        quality=document["quality"],
+        provenance=document["provenance"],
+        limits=document["limits"],
+    )
+
+
+def _arrays(response: httpx.Response) -> dict[str, npt.NDArray[Any]]:
+    with np.load(io.BytesIO(response.content), allow_pickle=False) as file:
+        return dict(file)
+
+
+def _codes(arrays: Mapping[str, npt.NDArray[Any]]) -> SparseCodes:
+    return SparseCodes(
+        ModelRef(*(arrays[f"model_{member}"].item() for member in ("name", "version", "digest"))),
+        arrays["n_atoms"].item(),
+        arrays["leaf_ids"],
+        arrays["atom_ids"],
+        arrays["values"],
+    )

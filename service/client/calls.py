@@ -1,0 +1,136 @@
+"""The calls of the service: how each is asked and how its answer is read, without any I/O."""
+
+import base64
+import io
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import httpx
+import numpy as np
+import numpy.typing as npt
+
+from service.client.answers import (
+    Classification,
+    ImageCodes,
+    ModelCard,
+    Problem,
+    SparseCodes,
+    read_classification,
+    read_codes,
+    read_image_codes,
+    read_models,
+    read_results,
+)
+
+__all__ = [
+    "Call",
+    "Image",
+    "classify",
+    "classify_many",
+    "codes",
+    "codes_of_image",
+    "models",
+    "ready",
+]
+
+Result = TypeVar("Result")
+Image = bytes | os.PathLike[str]
+
+_NPY, _NPZ, _JSON = "application/x-npy", "application/x-npz", "application/json"
+# Any image type will do: the service looks at the bytes.
+_IMAGE = "image/png"
+
+
+@dataclass(frozen=True)
+class Call(Generic[Result]):
+    """One request, and how to read its answer. All of them may be repeated without harm."""
+
+    method: str
+    path: str
+    read: Callable[[httpx.Response], Result]
+    params: Mapping[str, str | int] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes | None = None
+    files: Sequence[tuple[str, bytes]] = ()
+    if_unavailable: Result | None = None
+    """Answered at once, instead of trying again, where the service is not there."""
+
+    def request(self, client: httpx.Client | httpx.AsyncClient) -> httpx.Request:
+        """The request of a client that knows the address and the key."""
+        return client.build_request(
+            self.method,
+            self.path,
+            params=self.params,
+            headers=self.headers,
+            content=self.content,
+            files=[(name, ("image", data)) for name, data in self.files] or None,
+        )
+
+
+def classify(
+    image: Image, top_k: int, model: str | None, version: int | None
+) -> Call[Classification]:
+    """One image as the raw body."""
+    params = _params(model, version, top_k=top_k)
+    return Call("POST", "/v1/classify", read_classification, params, _type(_IMAGE), _bytes(image))
+
+
+def classify_many(
+    images: Sequence[Image], top_k: int, model: str | None, version: int | None
+) -> Call[list[Classification | Problem]]:
+    """Several images as the files of a form."""
+    path, params = "/v1/classify", _params(model, version, top_k=top_k)
+    contents = [_bytes(image) for image in images]
+    if len(contents) == 1:
+        # A form with one file is answered like one image, a list in JSON always like several.
+        body = json.dumps({"images": [base64.b64encode(contents[0]).decode()]}).encode()
+        return Call("POST", path, read_results, params, _type(_JSON), body)
+    files = [("image", content) for content in contents]
+    return Call("POST", path, read_results, params, files=files)
+
+
+def codes(descriptors: npt.ArrayLike, model: str | None, version: int | None) -> Call[SparseCodes]:
+    """Descriptors as `.npy`, codes as `.npz`."""
+    file = io.BytesIO()
+    np.save(file, np.asarray(descriptors, np.float32), allow_pickle=False)
+    headers = {**_type(_NPY), "Accept": _NPZ}
+    params = _params(model, version)
+    return Call("POST", "/v1/codes", read_codes, params, headers, file.getvalue())
+
+
+def codes_of_image(image: Image, model: str | None, version: int | None) -> Call[ImageCodes]:
+    """One image as the raw body, codes as `.npz`."""
+    headers = {**_type(_IMAGE), "Accept": _NPZ}
+    params = _params(model, version)
+    return Call("POST", "/v1/codes", read_image_codes, params, headers, _bytes(image))
+
+
+def models() -> Call[list[ModelCard]]:
+    """What is loaded."""
+    return Call("GET", "/v1/models", read_models)
+
+
+def ready() -> Call[bool]:
+    """Whether all workers are."""
+    return Call("GET", "/readyz", lambda _: True, if_unavailable=False)
+
+
+def _bytes(image: Image) -> bytes:
+    return image if isinstance(image, bytes) else Path(image).read_bytes()
+
+
+def _type(content_type: str) -> dict[str, str]:
+    return {"Content-Type": content_type}
+
+
+def _params(model: str | None, version: int | None, **more: int) -> dict[str, str | int]:
+    params: dict[str, str | int] = {**more}
+    if model is not None:
+        params["model"] = model
+    if version is not None:
+        params["version"] = version
+    return params

@@ -1,0 +1,220 @@
+"""The two clients. What they say is in `calls`, when they say it again in `conversation`."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self, TypedDict, TypeVar
+
+import httpx
+import numpy.typing as npt
+
+from service.client import calls
+from service.client.answers import Classification, ImageCodes, ModelCard, Problem, SparseCodes
+from service.client.calls import Call, Image
+from service.client.conversation import Pause, converse
+
+__all__ = ["AsyncClient", "Client"]
+
+Result = TypeVar("Result")
+
+# So that the service's own word about a deadline arrives before the client stops listening.
+_GRACE_SECONDS = 1.0
+
+
+class _Options(TypedDict):
+    base_url: str
+    headers: dict[str, str]
+    timeout: float
+
+
+def _options(base_url: str, api_key: str | None, timeout: float) -> _Options:
+    headers = {"X-Timeout-Ms": str(max(1, round(timeout * 1e3)))}
+    if api_key is not None:
+        headers["Authorization"] = f"Bearer {api_key}"
+    return {"base_url": base_url, "headers": headers, "timeout": timeout + _GRACE_SECONDS}
+
+
+class Client:
+    """A blocking client; close it, or use it in a `with` statement. Threads may share it.
+
+    `timeout` is for one try; `retries` more follow when the service is overloaded or not
+    there. `transport` replaces the network, as in httpx. Every call raises a `ClientError`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        retries: int = 3,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._http = httpx.Client(transport=transport, **_options(base_url, api_key, timeout))
+        self._retries = retries
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def classify(
+        self, image: Image, top_k: int = 5, model: str | None = None, version: int | None = None
+    ) -> Classification:
+        """The `top_k` best labels of an encoded image, or of an image file."""
+        return self._run(calls.classify(image, top_k, model, version))
+
+    def classify_many(
+        self,
+        images: Sequence[Image],
+        top_k: int = 5,
+        model: str | None = None,
+        version: int | None = None,
+    ) -> list[Classification | Problem]:
+        """The labels of each image, or its problem, in the order given."""
+        return self._run(calls.classify_many(images, top_k, model, version)) if images else []
+
+    def codes(
+        self, descriptors: npt.ArrayLike, model: str | None = None, version: int | None = None
+    ) -> SparseCodes:
+        """The sparse codes of descriptors (n, 128)."""
+        return self._run(calls.codes(descriptors, model, version))
+
+    def codes_of_image(
+        self, image: Image, model: str | None = None, version: int | None = None
+    ) -> ImageCodes:
+        """The sparse codes of an image's dense grid."""
+        return self._run(calls.codes_of_image(image, model, version))
+
+    def models(self) -> list[ModelCard]:
+        """What is loaded, and the limits in force."""
+        return self._run(calls.models())
+
+    def ready(self) -> bool:
+        """Whether the service is there and all its workers are ready; asks once."""
+        return self._run(calls.ready())
+
+    def _run(self, call: Call[Result]) -> Result:
+        conversation = converse(call, self._retries)
+        step = next(conversation)
+        while True:
+            try:
+                if isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                    step = next(conversation)
+                else:
+                    step = conversation.send(self._send(call))
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+
+    def _send(self, call: Call[Result]) -> httpx.Response | httpx.RequestError:
+        try:
+            return self._http.send(call.request(self._http))
+        except httpx.RequestError as error:
+            return error
+
+
+class AsyncClient:
+    """The same for asyncio: close it, or use it in an `async with` statement."""
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        retries: int = 3,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._http = httpx.AsyncClient(transport=transport, **_options(base_url, api_key, timeout))
+        self._retries = retries
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def classify(
+        self, image: Image, top_k: int = 5, model: str | None = None, version: int | None = None
+    ) -> Classification:
+        """The `top_k` best labels of an encoded image, or of an image file."""
+        # In a thread, here and below, because it may read a file.
+        return await self._run(
+            await asyncio.to_thread(calls.classify, image, top_k, model, version)
+        )
+
+    async def classify_many(
+        self,
+        images: Sequence[Image],
+        top_k: int = 5,
+        model: str | None = None,
+        version: int | None = None,
+    ) -> list[Classification | Problem]:
+        """The labels of each image, or its problem, in the order given."""
+        if not images:
+            return []
+        return await self._run(
+            await asyncio.to_thread(calls.classify_many, images, top_k, model, version)
+        )
+
+    async def codes(
+        self, descriptors: npt.ArrayLike, model: str | None = None, version: int | None = None
+    ) -> SparseCodes:
+        """The sparse codes of descriptors (n, 128)."""
+        return await self._run(calls.codes(descriptors, model, version))
+
+    async def codes_of_image(
+        self, image: Image, model: str | None = None, version: int | None = None
+    ) -> ImageCodes:
+        """The sparse codes of an image's dense grid."""
+        return await self._run(await asyncio.to_thread(calls.codes_of_image, image, model, version))
+
+    async def models(self) -> list[ModelCard]:
+        """What is loaded, and the limits in force."""
+        return await self._run(calls.models())
+
+    async def ready(self) -> bool:
+        """Whether the service is there and all its workers are ready; asks once."""
+        return await self._run(calls.ready())
+
+    async def _run(self, call: Call[Result]) -> Result:
+        conversation = converse(call, self._retries)
+        step = next(conversation)
+        while True:
+            try:
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                    step = next(conversation)
+                else:
+                    step = conversation.send(await self._send(call))
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+
+    async def _send(self, call: Call[Result]) -> httpx.Response | httpx.RequestError:
+        try:
+            return await self._http.send(call.request(self._http))
+        except httpx.RequestError as error:
+            return error
