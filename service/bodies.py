@@ -145,7 +145,8 @@ def _refuse_value(value: object, number: int) -> NoReturn:
 
 def quoted(value: object) -> str:
     """A value of the request in an error message, cut short."""
-    if isinstance(value, list | dict):  # may be nested more deeply than JSON can be written
+    # Writing all of it, to cut it short, would take as long as reading it did.
+    if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
     text = json.dumps(value)
     return text if len(text) <= _QUOTED_LENGTH else text[:_QUOTED_LENGTH] + "…"

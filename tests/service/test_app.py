@@ -21,7 +21,9 @@ async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-@pytest.mark.parametrize("path", ["/readyz", "/v1/models"])
+@pytest.mark.parametrize(
+    "path", ["/readyz", "/v1/models", "/v2/health/ready", "/v2/models/apples/ready"]
+)
 def test_a_service_that_has_not_started_is_alive_but_not_ready(models: Path, path: str) -> None:
     async def ask() -> tuple[httpx.Response, httpx.Response]:
         async with client_of(create_app(Settings(models=models))) as client:
