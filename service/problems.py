@@ -174,7 +174,9 @@ def _headers(error: LeafcodeError) -> dict[str, str]:
 
 async def _on_invalid_parameter(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
-    detail = "; ".join(_sentence(item) for item in error.errors())
+    # A parameter that may be left out is told twice: what it should be, and that it may be None.
+    wrong = [item for item in error.errors() if item["type"] != "none_required"]
+    detail = "; ".join(map(_sentence, wrong))
     return _refusal(request.scope, describe(error, detail, request.state.request_id))
 
 
@@ -193,7 +195,7 @@ def reason(problem: Problem) -> str:
 
 
 def _sentence(item: dict[str, Any]) -> str:
-    where, name = item["loc"][0], item["loc"][-1]
+    where, name = item["loc"][:2]  # behind them is the branch of a union
     found = repr(item.get("input"))[:_QUOTED_LENGTH]
     return f"{where} parameter {name} is {found}: {item['msg'][:1].lower()}{item['msg'][1:]}"
 

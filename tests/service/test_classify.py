@@ -178,7 +178,7 @@ def test_a_parameter_out_of_range_is_refused_by_name(
     client: httpx.Client, params: dict[str, str]
 ) -> None:
     problem = problem_of(client.post("/v1/classify", content=PNG, params=params), 422)
-    assert next(iter(params)) in str(problem["detail"])
+    assert str(problem["detail"]).count(f"query parameter {next(iter(params))} is") == 1
     assert len(str(problem["detail"])) < 300
 
 
