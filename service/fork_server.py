@@ -30,7 +30,7 @@ _LINE_BYTES = 65_536
 def main(descriptor: int) -> None:
     """Get ready, say so, and fork workers until the service is gone."""
     # Ctrl-C and a stopping supervisor signal the whole group; only the service obeys.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     run_every_kernel()
     # What is there now stays: the collector must not touch, and so copy, its pages.

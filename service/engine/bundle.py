@@ -27,7 +27,15 @@ from service.engine.hashing import hash_specs
 from service.engine.kernels.integers import CACHE_LINE
 from service.engine.manifest import Manifest, TensorSpec, parse_manifest
 
-__all__ = ["MANIFEST_FILE", "MODEL_NAME", "TENSORS_FILE", "Bundle", "read_bundle", "write_bundle"]
+__all__ = [
+    "MANIFEST_FILE",
+    "MODEL_NAME",
+    "TENSORS_FILE",
+    "Bundle",
+    "read_bundle",
+    "read_manifest",
+    "write_bundle",
+]
 
 MANIFEST_FILE = "manifest.json"
 TENSORS_FILE = "tensors.safetensors"
@@ -72,10 +80,16 @@ def pseudo_inverse_spec(config: EngineConfig) -> TensorSpec:
     return TensorSpec("float32", (config.n_leaves, config.nonzeros, DESCRIPTOR_WIDTH))
 
 
+def read_manifest(path: str | os.PathLike[str]) -> Manifest:
+    """The manifest of version folder `path`, sound by itself; the tensors are not looked at."""
+    file = Path(path) / MANIFEST_FILE
+    return parse_manifest(_read_manifest(file), str(file))
+
+
 def read_bundle(path: str | os.PathLike[str]) -> Bundle:
     """The bundle in version folder `path`, checked, its tensors memory-mapped."""
     folder = Path(path)
-    manifest = parse_manifest(_read_manifest(folder / MANIFEST_FILE), str(folder / MANIFEST_FILE))
+    manifest = read_manifest(folder)
     where = folder / TENSORS_FILE
     mapping = _map(where)
     found = hashlib.sha256(mapping).hexdigest()
