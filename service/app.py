@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 from fastapi import FastAPI
@@ -13,12 +14,14 @@ from starlette.middleware.cors import CORSMiddleware
 from service import __version__
 from service.body_guard import BodyGuard, BodyLimits
 from service.context import Context
+from service.in_flight import InFlight, RequestCount
 from service.keys import RequireKey, read_keys
 from service.metrics import Metrics, PoolCollector
 from service.middleware import RequestTrace
 from service.openapi import complete_openapi
 from service.pool import Pool
 from service.problems import install_handlers
+from service.reload import Reloader
 from service.repository import Repository
 from service.routes import classify, codes, health, metrics, models, v2
 from service.settings import Settings
@@ -47,6 +50,7 @@ _TAGS = [
 def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
     """The application; models are loaded when it starts. Traces go where the settings say."""
     tracing = tracing or Tracing.to(settings.otlp_endpoint)
+    requests = RequestCount()
     app = FastAPIOffline(
         # Swagger UI from the package's own files: a service behind a firewall reaches no CDN.
         static_url="/docs/assets",
@@ -56,7 +60,7 @@ def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
         version=__version__,
         description=_DESCRIPTION,
         openapi_tags=_TAGS,
-        lifespan=partial(_lifespan, settings=settings, tracing=tracing),
+        lifespan=partial(_lifespan, settings=settings, tracing=tracing, requests=requests),
         telemetry=tracing.configuration,
     )
     app.openapi = partial(complete_openapi, app, settings)  # type: ignore[method-assign]
@@ -64,13 +68,14 @@ def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
     for module in (classify, codes, models, v2, health, metrics):
         app.include_router(module.router)
     install_handlers(app)
-    _surround(app, settings, tracing)
+    _surround(app, settings, tracing, requests)
     return app
 
 
-def _surround(app: FastAPI, settings: Settings, tracing: Tracing) -> None:
+def _surround(app: FastAPI, settings: Settings, tracing: Tracing, requests: RequestCount) -> None:
     """Add the middleware; the last one added is the outermost."""
     app.add_middleware(BodyGuard, limits=BodyLimits.of(settings))
+    app.add_middleware(InFlight, count=requests)
     keys = read_keys(settings)
     if keys is not None:
         app.add_middleware(
@@ -90,16 +95,24 @@ def _surround(app: FastAPI, settings: Settings, tracing: Tracing) -> None:
 
 
 @asynccontextmanager
-async def _lifespan(app: FastAPI, settings: Settings, tracing: Tracing) -> AsyncIterator[None]:
+async def _lifespan(
+    app: FastAPI, settings: Settings, tracing: Tracing, requests: RequestCount
+) -> AsyncIterator[None]:
     repository = await asyncio.to_thread(Repository.load, settings.models)
     pool = Pool(settings, repository.models)
+
+    def publish(present: Repository) -> None:
+        app.state.context = replace(app.state.context, repository=present)
+
+    reloader = Reloader(settings.models, repository, pool, requests, publish)
     # Known before it is ready, so that probes can say what it waits for.
-    context = Context(settings, repository, pool)
-    app.state.context = context
-    app.state.metrics.registry.register(PoolCollector(context))
+    app.state.context = Context(settings, repository, pool, reloader)
+    app.state.metrics.registry.register(PoolCollector(lambda: app.state.context))
     await pool.start()
+    reloader.start(settings.poll_seconds)
     try:
         yield
     finally:
+        await reloader.stop()
         await pool.stop()
         await asyncio.to_thread(tracing.stop)

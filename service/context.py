@@ -7,6 +7,7 @@ from fastapi import Depends, Request
 
 from service.errors import NotReadyError
 from service.pool import Pool
+from service.reload import Reloader
 from service.repository import Repository
 from service.settings import Settings
 
@@ -15,11 +16,15 @@ __all__ = ["Context", "InContext", "context_of"]
 
 @dataclass(frozen=True)
 class Context:
-    """The parts that the application puts together when it starts."""
+    """The parts that the application puts together when it starts.
+
+    A reload replaces it by one with another repository; a request sees the same one throughout.
+    """
 
     settings: Settings
     repository: Repository
     pool: Pool
+    reloader: Reloader
 
 
 async def context_of(request: Request) -> Context:

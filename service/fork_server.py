@@ -33,7 +33,7 @@ _LINE_BYTES = 65_536
 def main(descriptor: int, level: LogLevel, format_: LogFormat) -> None:
     """Get ready, say so, and fork workers until the service is gone."""
     # Ctrl-C and a stopping supervisor signal the whole group; only the service obeys.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     start_logging(level, format_)
     run_every_kernel()

@@ -14,7 +14,7 @@ __all__ = ["GridCodes", "Job", "Outcome", "PoolState", "State", "Timings", "Work
 
 Value = TypeVar("Value")
 
-State = Literal["starting", "loading", "idle", "busy", "silent", "waiting"]
+State = Literal["starting", "loading", "idle", "busy", "reloading", "silent", "waiting"]
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ class WorkerState:
 
     @property
     def ready(self) -> bool:
-        """Whether it works or waits for work."""
-        return self.state in ("idle", "busy")
+        """Whether it works, waits for work, or will in a moment."""
+        return self.state in ("idle", "busy", "reloading")
 
     def resident_bytes(self) -> int:
         """Memory in use, shared pages included; zero if the system does not tell."""

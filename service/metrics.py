@@ -6,7 +6,7 @@ from route templates and fixed tables, never from what a client wrote.
 """
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -100,8 +100,8 @@ class Metrics:
 class PoolCollector(Collector):
     """The pool and its models as they are at the moment of asking."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: Callable[[], Context]) -> None:
+        self._context = context  # a reload puts another in its place
 
     def describe(self) -> list[Metric]:
         """Nothing, so that registering asks for no state."""
@@ -109,10 +109,11 @@ class PoolCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Gauges of the pool, then what is running."""
-        state = self._context.pool.state()
+        context = self._context()
+        state = context.pool.state()
         yield from _pool(state)
         yield from _workers(state)
-        models = self._context.repository.models
+        models = context.repository.models
         yield _model_info([models[key].manifest for key in sorted(models)])
         yield _build_info()
 

@@ -2,30 +2,31 @@
 
 A task keeps the place occupied: start a worker, load the models, let it work, clean up
 when it is gone, start over. Work itself passes through callbacks of the event loop, one
-job at a time, without a task or a thread.
+job at a time, without a task or a thread. Between two jobs a worker can be asked to load
+and unload versions; it is then out of reach for jobs, but not for long.
 """
 
 import asyncio
 import logging
 import signal
-import socket
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from service import wire
 from service.errors import WorkerLostError
 from service.jobs import Job, State, WorkerState
+from service.link import Link, start_worker
 from service.starter import Starter
-from service.wire import Fields, Frame, FrameReader, Kind, WireError
+from service.wire import Fields, Frame, Kind
 from service.worker import Plan
 
-__all__ = ["Place", "Supervisor"]
+__all__ = ["LOAD_SECONDS", "Place", "Stock", "Supervisor"]
 
 logger = logging.getLogger(__name__)
 
 # Loading hashes the bundle and replays its probes; a worker that takes longer hangs.
-_LOAD_SECONDS = 60.0
+LOAD_SECONDS = 60.0
 # An idle worker that leaves a ping unanswered gets no work; after so long it is replaced.
 _SILENCE_SECONDS = 5.0
 # Replacements of workers that die before they have done any good wait longer and longer.
@@ -35,8 +36,6 @@ _GOOD_LIFE_SECONDS = 10.0
 _MOST_FAILED_STARTS = 3
 # How long the end of a process may take to be told after its socket closed.
 _END_SECONDS = 2.0
-# A small body travels with its header: one system call, one wake-up of the worker.
-_JOINED_BYTES = 131_072
 
 _PING = 0
 
@@ -57,6 +56,16 @@ class Supervisor(Protocol):
         """The worker went away in the middle of a job."""
 
 
+@dataclass(frozen=True)
+class Stock:
+    """Which versions workers have, as fields of LOAD frames."""
+
+    wanted: tuple[Fields, ...]
+    """All of them are loaded before a worker takes jobs."""
+    retiring: tuple[Fields, ...]
+    """Requests under way may still need them: kept where they are, loaded nowhere."""
+
+
 class Place:
     """Cores, and the life of the workers that are pinned to them."""
 
@@ -65,18 +74,18 @@ class Place:
         plan: Plan,
         starter: Starter,
         supervisor: Supervisor,
-        models: Callable[[], Sequence[Fields]],
+        stock: Callable[[], Stock],
     ) -> None:
         self._job: Job | None = None
         self.first_start: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._plan = plan
         self._starter = starter
         self._supervisor = supervisor
-        self._models = models
+        self._stock = stock
+        self._held: list[Fields] = []
         self._state = WorkerState(plan.number, plan.cores, None, "starting", "it starts", 0)
-        self._link: _Link | None = None
-        self._call: tuple[int, asyncio.Future[Frame]] | None = None
-        self._calls = _PING
+        self._link: Link | None = None
+        self._pause: asyncio.Future[None] | None = None
         self._pinged: float | None = None
         self._failures = 0
         self._useful = False
@@ -133,9 +142,9 @@ class Place:
         self._useful, born = False, self._loop.time()
         try:
             await self._start()
-            await self._load()
-            self._be_ready()
             assert self._link is not None  # noqa: S101
+            await self._take_stock(self._link)
+            self._be_ready()
             await self._link.closed
         except Exception as error:  # noqa: BLE001
             # Whatever it was, the place must not stay empty.
@@ -146,58 +155,108 @@ class Place:
         await self._back_off()
 
     async def _start(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            link = _Link(self._on_frame)
-            await self._loop.create_unix_connection(lambda: link, sock=ours)
-            self._link = link
-            pid = await self._starter.fork(self._plan, theirs)
+        self._held, self._link = [], Link(self._on_frame)
+        pid = await start_worker(self._starter, self._plan, self._link)
         self._become("loading", "it loads the models", pid)
 
-    async def _load(self) -> None:
-        for fields in self._models():
-            frame = await self.call(Kind.LOAD, fields, _LOAD_SECONDS)
+    async def catch_up(self) -> None:
+        """Bring a worker in service to the present stock, between two jobs.
+
+        A worker that is starting does so by itself. Raises what loading raises, and
+        `WorkerLostError` if the worker did not survive it.
+        """
+        link = self._link
+        in_service = self._state.state in ("idle", "busy", "silent")
+        if link is None or not in_service or self._next_step() is None:
+            return
+        await self._leave_service(link)
+        if self._state.state != "reloading":
+            return  # lost while at its last job
+        if not await self._answers(link):
+            return
+        try:
+            await self._take_stock(link)
+        except WorkerLostError as error:
+            self.kill(f"{error} while it loads another version")
+            raise
+        finally:
+            if self._state.state == "reloading":
+                self._rest()
+
+    async def _leave_service(self, link: Link) -> None:
+        """No more jobs; returns when the present one is done, or the worker gone."""
+        if self._state.state == "idle":
+            self._supervisor.on_unusable(self)
+            self._become("reloading")
+            return
+        self._pause = self._loop.create_future()
+        either: set[asyncio.Future[Any]] = {self._pause, link.closed}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._pause = None
+
+    async def _answers(self, link: Link) -> bool:
+        """Whether it is alive; one that hung before it heard of a version is just replaced."""
+        try:
+            await link.call(Kind.PING, {}, _SILENCE_SECONDS)
+        except WorkerLostError as error:
+            self.kill(f"{error}, idle")
+            return False
+        return True
+
+    async def _take_stock(self, link: Link) -> None:
+        """Ask for steps until none is left, even if the stock changes meanwhile."""
+        while (step := self._next_step()) is not None:
+            kind, fields = step
+            frame = await link.call(kind, fields, LOAD_SECONDS)
             if frame.kind is not Kind.DONE:
                 raise wire.failure(frame)
+            if kind is Kind.LOAD:
+                self._held.append(fields)
+            else:
+                self._held.remove(fields)
 
-    async def call(self, kind: Kind, fields: Fields, seconds: float) -> Frame:
-        """Ask a worker that has no job, and wait for its answer."""
-        assert self._link is not None  # noqa: S101
-        self._calls += 1
-        answer: asyncio.Future[Frame] = self._loop.create_future()
-        self._call = (self._calls, answer)
-        self._link.send(Frame(kind, self._calls, fields))
-        either: set[asyncio.Future[Any]] = {answer, self._link.closed}
-        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        self._call = None
-        if answer.done():
-            return answer.result()
-        raise WorkerLostError("it went away" if self._link.closed.done() else "it hangs")
+    def _next_step(self) -> tuple[Kind, Fields] | None:
+        """What the worker has to unload or load; None if it has what it should."""
+        stock = self._stock()
+        for fields in self._held:
+            if fields not in stock.wanted and fields not in stock.retiring:
+                return Kind.UNLOAD, fields
+        for fields in stock.wanted:
+            if fields not in self._held:
+                return Kind.LOAD, fields
+        return None
 
     def _be_ready(self) -> None:
         if not self.first_start.done():
             self.first_start.set_result(None)
         if self._state.restarts:
             logger.info("worker %d (pid %s) is ready again", self._plan.number, self._state.pid)
-        self._become("idle")
-        self._supervisor.on_idle(self)
+        self._rest()
+
+    def _rest(self) -> None:
+        """Nothing to do: wait for a job, unless somebody waits for that."""
+        if self._pause is not None and not self._pause.done():
+            self._become("reloading")
+            self._pause.set_result(None)
+        else:
+            self._become("idle")
+            self._supervisor.on_idle(self)
 
     def _on_frame(self, frame: Frame) -> None:
-        if self._call is not None and frame.job == self._call[0]:
-            self._call[1].set_result(frame)
-        elif frame.job == _PING:
+        if frame.job == _PING:
             self._on_pong()
         elif self._job is not None and frame.job == self._job.number:
             job, self._job, self._useful = self._job, None, True
             self._become("idle")
             self._supervisor.on_answer(job, frame)
-            self._supervisor.on_idle(self)
+            self._rest()
 
     def _on_pong(self) -> None:
         self._pinged = None
         if self._state.state == "silent":
-            self._become("idle")
-            self._supervisor.on_idle(self)
+            self._rest()
 
     def _on_failed_start(self, error: Exception) -> None:
         self._become("waiting", f"it could not start: {error}")
@@ -244,48 +303,3 @@ class Place:
         """Change the state; the process stays the same unless one is given."""
         pid = self._state.pid if pid == -1 else pid
         self._state = replace(self._state, state=state, reason=reason, pid=pid)
-
-
-class _Link(asyncio.Protocol):
-    """Frames over the socket to one worker."""
-
-    def __init__(self, on_frame: Callable[[Frame], None]) -> None:
-        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._on_frame = on_frame
-        self._reader = FrameReader()
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport to write to."""
-        # By its interface: uvloop's transports are of no such class.
-        self._transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        """Hand on the frames that are complete."""
-        try:
-            frames = self._reader.feed(data)
-        except WireError:
-            logger.exception("a worker sent no frame")
-            self.abort()
-            return
-        for frame in frames:
-            self._on_frame(frame)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """The worker is gone, or we hung up."""
-        if not self.closed.done():
-            self.closed.set_result(None)
-
-    def send(self, frame: Frame) -> None:
-        """Write a frame; what the socket does not take at once follows by itself."""
-        assert self._transport is not None  # noqa: S101
-        if len(frame.body) <= _JOINED_BYTES:
-            self._transport.write(frame.head() + frame.body)
-        else:
-            self._transport.write(frame.head())
-            self._transport.write(frame.body)
-
-    def abort(self) -> None:
-        """Hang up."""
-        if self._transport is not None:
-            self._transport.abort()

@@ -10,21 +10,23 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 
 from service.code_forms import CodeForms
 from service.cores import deal, usable_cores
 from service.dispatch import Dispatcher
-from service.engine import Codes, LeafcodeError, Prediction
+from service.engine import BundleError, Codes, LeafcodeError, Prediction
 from service.engine.arrays import Float32Array
+from service.errors import WorkerLostError
 from service.inference.requests import BatchLimits
 from service.jobs import GridCodes, Outcome, PoolState
-from service.place import Place
+from service.place import Place, Stock
 from service.repository import Model, ModelKey
 from service.settings import Settings
 from service.starter import Starter
+from service.trial import prove
 from service.wire import Fields, Frame, Kind
 from service.worker import Plan
 
@@ -46,6 +48,9 @@ class Pool:
     def __init__(self, settings: Settings, models: Mapping[ModelKey, Model]) -> None:
         self._settings = settings
         self._models = dict(models)
+        self._retiring: dict[ModelKey, Model] = {}
+        # One worker at a time is away to load, the others serve.
+        self._turn = asyncio.Lock()
         self._dispatcher = Dispatcher(settings)
         self._starter = Starter(settings)
         self._places: list[Place] = []
@@ -77,8 +82,7 @@ class Pool:
         try:
             await self._starter.start()
             self._places = [
-                Place(plan, self._starter, self._dispatcher, self._load_fields)
-                for plan in self._plans()
+                Place(plan, self._starter, self._dispatcher, self._stock) for plan in self._plans()
             ]
             self._tasks = [asyncio.create_task(place.keep_occupied()) for place in self._places]
             await asyncio.gather(*(place.first_start for place in self._places))
@@ -107,6 +111,39 @@ class Pool:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(start for start in starts if start.done()), return_exceptions=True)
         await self._starter.stop()
+
+    async def load(self, key: ModelKey, model: Model) -> None:
+        """Have a further version in every worker that takes jobs, now and later.
+
+        A process that serves nobody proves it first. Raises `BundleError` if it is not
+        sound, `WorkerLostError` if a worker did not survive it; no worker keeps it then.
+        """
+        async with self._turn:
+            await prove(self._starter, self._trial_plan(), _load_fields(key, model))
+            self._models[key] = model
+            try:
+                for place in self._places:
+                    await place.catch_up()
+            except Exception:
+                del self._models[key]
+                await self._shed()
+                raise
+
+    def retire(self, key: ModelKey) -> None:
+        """Load a version no more; workers that have it still answer for it."""
+        self._retiring[key] = self._models.pop(key)
+
+    async def unload(self, key: ModelKey) -> None:
+        """Drop a retired version and its mapping, when no request needs it any more."""
+        async with self._turn:
+            del self._retiring[key]
+            await self._shed()
+
+    async def _shed(self) -> None:
+        for place in self._places:
+            # One that is lost here has lost the version too.
+            with contextlib.suppress(WorkerLostError, BundleError):
+                await place.catch_up()
 
     async def classify(
         self, model: ModelKey, data: bytes, top_k: int, patience: float | None = None
@@ -178,9 +215,19 @@ class Pool:
             for number, cores in enumerate(shares)
         ]
 
-    def _load_fields(self) -> list[Fields]:
-        """What a new worker must load, as fields of LOAD frames."""
-        return [_fields(key, path=str(model.path)) for key, model in sorted(self._models.items())]
+    def _trial_plan(self) -> Plan:
+        """A process beside the workers, on whatever core has time."""
+        plans = self._plans()
+        cores = tuple(sorted({core for plan in plans for core in plan.cores}))
+        return replace(plans[0], number=len(plans), cores=cores)
+
+    def _stock(self) -> Stock:
+        """What workers must have, and what they may."""
+        wanted, retiring = (
+            tuple(_load_fields(key, models[key]) for key in sorted(models))
+            for models in (self._models, self._retiring)
+        )
+        return Stock(wanted, retiring)
 
     def _ping(self) -> None:
         for place in self._places:
@@ -190,6 +237,10 @@ class Pool:
 
 def _fields(model: ModelKey, **more: str | int | list[int]) -> Fields:
     return {"name": model.name, "version": model.version, **more}
+
+
+def _load_fields(key: ModelKey, model: Model) -> Fields:
+    return _fields(key, path=str(model.path), digest=model.manifest.digest)
 
 
 def _ranked(done: Outcome[Frame]) -> Outcome[tuple[Prediction, ...]]:

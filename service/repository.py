@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.engine import BundleError, Manifest, read_bundle
-from service.engine.bundle import MANIFEST_FILE, MODEL_NAME
+from service.engine.bundle import MANIFEST_FILE, MODEL_NAME, TENSORS_FILE, read_manifest
 from service.errors import UnknownModelError
 
-__all__ = ["Model", "ModelKey", "Repository"]
+__all__ = ["Model", "ModelKey", "Refusal", "Repository", "Sighting", "read_model", "survey"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,10 +50,28 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """A version that was found later and is not served: why, and since when (ISO 8601)."""
+
+    key: ModelKey
+    error: str
+    since: str
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A version folder at one moment; another fingerprint means another content."""
+
+    path: Path
+    fingerprint: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Repository:
-    """Models by key, at least one."""
+    """Models by key, at least one. It never changes: a reload makes another one."""
 
     models: Mapping[ModelKey, Model]
+    refused: tuple[Refusal, ...] = ()
 
     @classmethod
     def load(cls, folder: Path) -> "Repository":
@@ -95,6 +113,43 @@ class Repository:
         return self.models[key]
 
 
+def survey(folder: Path) -> dict[ModelKey, Sighting]:
+    """What is below `folder` now; what is not, or not yet, a version is passed over.
+
+    Raises `BundleError` if the folder cannot be read, which says nothing about versions.
+    """
+    sightings = {}
+    names = [model.name for model in _folders(folder) if MODEL_NAME.fullmatch(model.name)]
+    versions = [version for name in names for version in _folders(folder / name)]
+    for version in versions:
+        if _VERSION.fullmatch(version.name) and (fingerprint := _fingerprint(version)):
+            key = ModelKey(version.parent.name, int(version.name))
+            sightings[key] = Sighting(version.absolute(), fingerprint)
+    return sightings
+
+
+def _fingerprint(version: Path) -> tuple[int, ...]:
+    """Which files these are and when they changed; empty without a manifest."""
+    numbers: list[int] = []
+    for name in (MANIFEST_FILE, TENSORS_FILE):
+        try:
+            found = (version / name).stat()
+        except FileNotFoundError:
+            return tuple(numbers)
+        except OSError as error:
+            raise BundleError(f"{version / name}: cannot be read ({error.strerror})") from error
+        numbers += (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return tuple(numbers)
+
+
+def read_model(key: ModelKey, path: Path) -> Model:
+    """A version by its manifest alone: the tensors are for a worker to judge.
+
+    Mapping a file that another process cuts short ends the process that mapped it.
+    """
+    return _model(key, path, read_manifest(path))
+
+
 def _scan(repository: Path) -> Iterator[tuple[ModelKey, Path]]:
     for model in _folders(repository):
         for version in _folders(model):
@@ -121,11 +176,15 @@ def _folders(parent: Path) -> list[Path]:
 
 def _check(key: ModelKey, path: Path) -> Model:
     # All but the probes, which need kernels; each worker replays them when it loads.
-    manifest = read_bundle(path).manifest
+    model = _model(key, path, read_bundle(path).manifest)
+    logger.info("found %s, %d labels, in %s", key, len(model.manifest.labels), path)
+    return model
+
+
+def _model(key: ModelKey, path: Path, manifest: Manifest) -> Model:
     found = ModelKey.of(manifest)
     if found != key:
         raise BundleError(f"{path / MANIFEST_FILE}: says it is {found}, its folder says {key}")
-    logger.info("found %s, %d labels, in %s", key, len(manifest.labels), path)
     return Model(path.absolute(), manifest)
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "Predicted",
     "Problem",
     "RankedLabel",
+    "RefusedVersion",
     "TopK",
     "Version",
 ]
@@ -191,10 +192,22 @@ class ModelCard(BaseModel):
     limits: Limits
 
 
+class RefusedVersion(BaseModel):
+    """A version that was found while serving and is not served."""
+
+    name: str
+    version: int
+    error: str = Field(description="What was found and what was expected.")
+    since: str = Field(description="Time of the refusal, ISO 8601.")
+
+
 class Models(BaseModel):
     """Every loaded version of every model."""
 
     models: list[ModelCard]
+    refused: list[RefusedVersion] = Field(
+        description="New versions that are not sound; tried again when their files change."
+    )
 
 
 class Health(BaseModel):

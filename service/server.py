@@ -8,6 +8,7 @@ and the pool stops after the last answer.
 import asyncio
 import errno
 import logging
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -21,8 +22,8 @@ from fastapi import FastAPI
 from service import __version__
 from service.app import create_app
 from service.connections import Doorkeeper, HeaderLimits
+from service.context import Context
 from service.errors import SettingsError
-from service.pool import Pool
 from service.settings import Settings
 
 __all__ = ["serve"]
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM; raises a `LeafcodeError` if that cannot start."""
+    # Not before there is something to reload; processes started meanwhile inherit it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     logger.info("leafcode %s starts", __version__)
     app = create_app(settings)
     limits = HeaderLimits(settings.max_header_bytes, settings.header_timeout_seconds)
@@ -64,7 +67,7 @@ async def _serve(app: FastAPI, server: "_Server", listener: socket.socket) -> No
     assert task is not None  # noqa: S101
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with app.router.lifespan_context(app):
-        server.pool = app.state.context.pool
+        server.context = app.state.context
         await server.serve([listener])
     logger.info("stopped")
 
@@ -72,7 +75,7 @@ async def _serve(app: FastAPI, server: "_Server", listener: socket.socket) -> No
 class _Server(uvicorn.Server):
     """uvicorn with signals that end `serve` instead of the process, and a line when ready."""
 
-    pool: Pool
+    context: Context
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say where."""
@@ -87,6 +90,8 @@ class _Server(uvicorn.Server):
         signals = (signal.SIGINT, signal.SIGTERM)
         for number in signals:
             loop.add_signal_handler(number, self._drain, number)
+        # Stays: it must not end a service that is stopping.
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup, _has_terminal())
         try:
             yield
         finally:
@@ -96,8 +101,20 @@ class _Server(uvicorn.Server):
     def _drain(self, number: signal.Signals) -> None:
         """Not ready from now on; what was accepted is finished."""
         logger.info("stopping on %s", signal.Signals(number).name)
-        self.pool.drain()
+        self.context.pool.drain()
         self.handle_exit(number, None)
+
+    def _on_hangup(self, had_terminal: bool) -> None:  # noqa: FBT001
+        """Look for new versions; but stop if it was the terminal that hung up."""
+        if had_terminal and not _has_terminal():
+            self._drain(signal.SIGHUP)
+        else:
+            self.context.reloader.ask()
+
+
+def _has_terminal() -> bool:
+    """Whether whoever started us can still see us; a terminal that is gone is none."""
+    return os.isatty(0)
 
 
 def _bind(host: str, port: int) -> socket.socket:

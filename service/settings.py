@@ -80,6 +80,12 @@ class Settings(BaseSettings):
     shutdown_seconds: int = Field(
         10, ge=1, le=3_600, description="how long a stopping service waits for its requests"
     )
+    poll_seconds: int = Field(
+        0,
+        ge=0,
+        le=86_400,
+        description="how often to look for new versions; 0 only on SIGHUP",
+    )
     max_header_bytes: int = Field(
         32_768, ge=1_000, le=1_000_000, description="most bytes of a request's line and headers"
     )

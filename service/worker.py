@@ -20,7 +20,7 @@ from PIL import Image
 
 from service import wire
 from service.code_forms import describe_image, parse, write_codes
-from service.engine import Codes, Engine, ImageLimits, LeafcodeError, Stopwatch
+from service.engine import BundleError, Codes, Engine, ImageLimits, LeafcodeError, Stopwatch
 from service.errors import UnknownModelError
 from service.inference.requests import BatchLimits, pack
 from service.warmup import sample_image
@@ -63,7 +63,7 @@ class Plan:
 def run(connection: socket.socket, plan: Plan) -> None:
     """The life of a worker; it ends when the other side of `connection` closes."""
     # Ctrl-C and a stopping supervisor signal the whole group; only the service obeys.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     # Our own limit refuses such an image right after Pillow has warned about it.
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -136,7 +136,14 @@ class Desk:
 
     def _load(self, frame: Frame, _: Stopwatch) -> Answer:
         """Validate, map, replay the probes, and run one image of the usual size."""
-        engine = Engine.load(frame.fields["path"], self._plan.threads)
+        path, expected = frame.fields["path"], frame.fields["digest"]
+        engine = Engine.load(path, self._plan.threads)
+        # A version never changes: one number, one digest, the same answers in all workers.
+        if engine.manifest.digest != expected:
+            raise BundleError(
+                f"{path}: has the digest {engine.manifest.digest}, expected {expected}; "
+                "it was replaced after it was published"
+            )
         engine.classify(sample_image(engine.config.max_side))
         self._engines[frame.fields["name"], frame.fields["version"]] = engine
         return {}, b""

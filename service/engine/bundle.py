@@ -34,6 +34,7 @@ __all__ = [
     "Bundle",
     "has_float_tree",
     "read_bundle",
+    "read_manifest",
     "write_bundle",
 ]
 
@@ -80,10 +81,16 @@ def pseudo_inverse_spec(config: EngineConfig) -> TensorSpec:
     return TensorSpec("float32", (config.n_leaves, config.nonzeros, DESCRIPTOR_WIDTH))
 
 
+def read_manifest(path: str | os.PathLike[str]) -> Manifest:
+    """The manifest of version folder `path`, sound by itself; the tensors are not looked at."""
+    file = Path(path) / MANIFEST_FILE
+    return parse_manifest(_read_manifest(file), str(file))
+
+
 def read_bundle(path: str | os.PathLike[str]) -> Bundle:
     """The bundle in version folder `path`, checked, its tensors memory-mapped."""
     folder = Path(path)
-    manifest = parse_manifest(_read_manifest(folder / MANIFEST_FILE), str(folder / MANIFEST_FILE))
+    manifest = read_manifest(folder)
     where = folder / TENSORS_FILE
     mapping = _map(where)
     found = hashlib.sha256(mapping).hexdigest()

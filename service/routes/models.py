@@ -8,7 +8,8 @@ from pydantic import JsonValue
 from service.context import Context, InContext
 from service.engine import Manifest
 from service.problems import documented
-from service.schemas import Limits, ModelCard, Models
+from service.repository import Refusal
+from service.schemas import Limits, ModelCard, Models, RefusedVersion
 
 __all__ = ["router"]
 
@@ -21,9 +22,12 @@ JsonObject = dict[str, JsonValue]
 
 @router.get("", summary="All models", responses=documented(503))
 async def list_models(context: InContext) -> Models:
-    """Every loaded version of every model."""
+    """Every loaded version of every model, and those that were refused since the start."""
     models = context.repository.models
-    return Models(models=[_card(context, models[key].manifest) for key in sorted(models)])
+    return Models(
+        models=[_card(context, models[key].manifest) for key in sorted(models)],
+        refused=[_refused(refusal) for refusal in context.repository.refused],
+    )
 
 
 @router.get("/{name}", summary="One model", responses=documented(404, 422, 503))
@@ -40,6 +44,13 @@ async def show_model(name: PathName, context: InContext) -> ModelCard:
 async def show_version(name: PathName, version: PathVersion, context: InContext) -> ModelCard:
     """A version of a model."""
     return _card(context, context.repository.find(name, version).manifest)
+
+
+def _refused(refusal: Refusal) -> RefusedVersion:
+    key = refusal.key
+    return RefusedVersion(
+        name=key.name, version=key.version, error=refusal.error, since=refusal.since
+    )
 
 
 def _card(context: Context, manifest: Manifest) -> ModelCard:

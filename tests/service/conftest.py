@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from tests import bundles
+from tests.service import publishing
 from tests.service.processes import Server
 
 
@@ -34,3 +35,18 @@ def client(server: Server) -> Iterator[httpx.Client]:
     """A client of the running server."""
     with httpx.Client(base_url=server.url, timeout=60) as connected:
         yield connected
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Versions to publish; read only."""
+    folder = tmp_path_factory.mktemp("shelf")
+    publishing.fill_shelf(folder)
+    return folder
+
+
+@pytest.fixture
+def own_repository(shelf: Path, tmp_path: Path) -> Path:
+    """Version 1, for a test that starts its own server or pool."""
+    publishing.publish(shelf / "tiny" / "1", tmp_path)
+    return tmp_path

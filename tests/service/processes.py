@@ -57,10 +57,15 @@ class Server:
     """
 
     def __init__(
-        self, *arguments: str, env: dict[str, str] | None = None, wait: bool = True
+        self,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        wait: bool = True,
+        stdin: int | None = None,
     ) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "service", "serve", "--port", "0", *arguments],
+            stdin=stdin,
             stderr=subprocess.PIPE,
             text=True,
             env=env or environment(),

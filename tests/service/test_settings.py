@@ -49,6 +49,7 @@ def test_arguments_come_before_the_environment(monkeypatch: pytest.MonkeyPatch) 
         ("workers", "0", "a whole number from 1 to 1024"),
         ("queue_size", "0", "a whole number from 1 to 100000"),
         ("deadline_seconds", "0.5", "a whole number from 1 to 3600"),
+        ("poll_seconds", "-1", "a whole number from 0 to 86400"),
         ("max_body_bytes", "1e6", "a whole number from 1000 to 1000000000"),
         ("log_level", "loud", "one of debug, info, warning, error"),
         ("log_format", "xml", "one of auto, json, text"),

@@ -31,7 +31,8 @@ assert not any(signatures().values())
 run_every_kernel()
 before = signatures()
 desk = Desk(Plan(0, (0,), 1, ImageLimits(), 100))
-ask(Kind.LOAD, path=sys.argv[1])
+with open(sys.argv[1] + "/manifest.json") as manifest:
+    ask(Kind.LOAD, path=sys.argv[1], digest=json.load(manifest)["digest"])
 for data in (pictures.png(), pictures.jpeg(pictures.disc(200, 300)),
              pictures.png(pictures.noise(20, 20))):
     ask(Kind.CLASSIFY, data, top_k=5)

@@ -1,0 +1,186 @@
+"""New versions without a restart: look at the repository, prove, load, then switch.
+
+A look is asked for by SIGHUP or made at an interval. A new version is published when every
+worker has it; one that cannot be served is refused, and what is loaded goes on. A version
+whose folder is gone is unpublished at once and unloaded when the last request that may
+have chosen it is over. Published versions never change: other content under the same
+number would give other answers under the same name, so it is refused.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from service.engine import BundleError, LeafcodeError
+from service.errors import WorkerLostError
+from service.in_flight import RequestCount
+from service.pool import Pool
+from service.repository import Model, ModelKey, Refusal, Repository, Sighting, read_model, survey
+
+__all__ = ["Reloader"]
+
+logger = logging.getLogger(__name__)
+
+
+class Reloader:
+    """Keeps what is served in step with a folder; made inside a running event loop."""
+
+    def __init__(
+        self,
+        folder: Path,
+        repository: Repository,
+        pool: Pool,
+        requests: RequestCount,
+        publish: Callable[[Repository], None],
+    ) -> None:
+        self._folder = folder
+        self._repository = repository
+        self._pool = pool
+        self._requests = requests
+        self._publish = publish
+        self._judged: dict[ModelKey, tuple[int, ...]] = {}
+        self._retiring: set[ModelKey] = set()
+        self._complaint = ""
+        # What came while the service was starting is found by the first look.
+        self._asked = asyncio.Event()
+        self._asked.set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, poll_seconds: int) -> None:
+        """Look when asked to, and every `poll_seconds` unless that is zero."""
+        self._begin(self._keep_looking(poll_seconds))
+
+    async def stop(self) -> None:
+        """Leave everything as it is."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def ask(self) -> None:
+        """Look soon; asking again before that changes nothing."""
+        self._asked.set()
+
+    async def look(self) -> None:
+        """Compare the folder with what is served, and act on every difference."""
+        try:
+            found = await asyncio.to_thread(survey, self._folder)
+        except BundleError as error:
+            self._complain(f"{error}; everything loaded goes on")
+            return
+        for key in sorted(found):
+            if not self._pool.accepting:
+                return
+            if key not in self._retiring:
+                await self._judge(key, found[key])
+        self._forgive(found)
+        self._retire(found)
+
+    async def _keep_looking(self, poll_seconds: int) -> None:
+        while True:
+            try:
+                await asyncio.wait_for(self._asked.wait(), poll_seconds or None)
+                logger.debug("looking for new versions in %s", self._folder)
+            except TimeoutError:
+                pass
+            self._asked.clear()
+            try:
+                await self.look()
+            except Exception:
+                logger.exception("looking for new versions failed; everything loaded goes on")
+
+    # -- Versions that are new -------------------------------------------------------------
+
+    async def _judge(self, key: ModelKey, sighting: Sighting) -> None:
+        """Serve a version or refuse it; not again until its files change."""
+        if self._judged.get(key) == sighting.fingerprint:
+            return
+        self._judged[key] = sighting.fingerprint
+        try:
+            await self._load(key, sighting.path)
+        except LeafcodeError as error:
+            self._refuse(key, error)
+            if isinstance(error, WorkerLostError):
+                # A process may be lost for reasons of its own: worth another try.
+                del self._judged[key]
+
+    async def _load(self, key: ModelKey, path: Path) -> None:
+        model = await asyncio.to_thread(read_model, key, path)
+        loaded = self._repository.models.get(key)
+        if loaded is None:
+            await self._pool.load(key, model)
+            self._switch({**self._repository.models, key: model}, self._refusals_but({key}))
+            logger.info("%s is loaded and served, digest %s", key, model.manifest.digest)
+        elif loaded.manifest.digest == model.manifest.digest:
+            self._switch(self._repository.models, self._refusals_but({key}))
+        else:
+            raise BundleError(
+                f"{path}: has the digest {model.manifest.digest}, {loaded.manifest.digest} is "
+                "loaded; a published version never changes, expected a new version number"
+            )
+
+    def _refuse(self, key: ModelKey, error: LeafcodeError) -> None:
+        logger.error("%s is refused, what is loaded goes on: %s", key, error)
+        # Clients need no path of this machine.
+        sentence = str(error).replace(f"{self._folder.absolute()}/", "")
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        refusal = Refusal(key, sentence, since)
+        self._switch(self._repository.models, (*self._refusals_but({key}), refusal))
+
+    # -- Versions that are gone ------------------------------------------------------------
+
+    def _forgive(self, found: Iterable[ModelKey]) -> None:
+        """Refused versions that are gone need no more words."""
+        gone = {item.key for item in self._repository.refused}.difference(found)
+        if gone:
+            self._switch(self._repository.models, self._refusals_but(gone))
+        self._judged = {key: self._judged[key] for key in self._judged if key in found}
+
+    def _retire(self, found: Iterable[ModelKey]) -> None:
+        """Unpublish what is gone, unless nothing would be left: rather a mistake than a wish."""
+        gone = set(self._repository.models).difference(found)
+        models = {key: item for key, item in self._repository.models.items() if key not in gone}
+        if not models:
+            self._complain(f"{self._folder}: nothing is left; everything loaded goes on")
+            return
+        self._complaint = ""
+        if gone:
+            self._switch(models, self._repository.refused)
+            for key in gone:
+                logger.info("%s is gone and served no more", key)
+                self._pool.retire(key)
+            self._retiring |= gone
+            self._begin(self._unload(gone))
+
+    async def _unload(self, gone: set[ModelKey]) -> None:
+        await self._requests.wait_for_present()
+        for key in sorted(gone):
+            await self._pool.unload(key)
+            logger.info("%s is unloaded", key)
+        self._retiring -= gone
+        # One of them may have come back meanwhile.
+        self.ask()
+
+    # -- Both ------------------------------------------------------------------------------
+
+    def _switch(self, models: Mapping[ModelKey, Model], refused: Iterable[Refusal]) -> None:
+        """Every request sees the old state or the new one, whole."""
+        ordered = tuple(sorted(refused, key=lambda item: item.key))
+        self._repository = Repository(dict(models), ordered)
+        self._publish(self._repository)
+
+    def _refusals_but(self, keys: set[ModelKey]) -> tuple[Refusal, ...]:
+        return tuple(item for item in self._repository.refused if item.key not in keys)
+
+    def _complain(self, sentence: str) -> None:
+        """Once, not at every look."""
+        if sentence != self._complaint:
+            logger.error(sentence)
+        self._complaint = sentence
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
