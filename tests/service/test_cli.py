@@ -44,7 +44,8 @@ def test_classify_names_bad_files_and_goes_on(models: Path, image: Path, tmp_pat
     truncated.write_bytes(pictures.truncated_jpeg())
     files = [str(truncated), str(tmp_path / "missing.jpg"), str(tmp_path), str(image)]
     ended = run("classify", *files, "--models", str(models))
-    complaints = ended.stderr.decode().splitlines()
+    # A slow machine says first that it compiles.
+    complaints = [line for line in ended.stderr.decode().splitlines() if " INFO " not in line]
     assert ended.returncode == 1
     assert complaints[0].startswith(f"{truncated}: the image is damaged or truncated")
     assert complaints[1].endswith("missing.jpg: cannot be read: No such file or directory")
