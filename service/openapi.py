@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from service.problems import examples_of
+from service.problems import documented, examples_of
 from service.schemas import DescriptorsBody, ImageBody, ImagesBody
 from service.settings import Settings
 
@@ -125,6 +125,10 @@ _HEADERS = {
         "schema": {"type": "integer", "minimum": 1},
     },
 }
+_KEYS = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
 _WORTH_ANOTHER_TRY = {"429", "503"}
 
 
@@ -138,17 +142,37 @@ def complete_openapi(app: FastAPI, settings: Settings) -> Document:
             routes=app.routes,
             tags=app.openapi_tags,
         )
-        document["components"].setdefault("headers", {}).update(_HEADERS)
-        for operation in _operations(document):
+        components = document["components"]
+        components.setdefault("headers", {}).update(_HEADERS)
+        keys_asked = settings.api_keys is not None or settings.api_keys_file is not None
+        if keys_asked:
+            components["securitySchemes"] = _KEYS
+        for path, operation in _operations(document):
+            _add_refusals(operation)
+            if keys_asked and path not in settings.listed("open_paths"):
+                operation["security"] = [{name: []} for name in _KEYS]
+                operation["responses"].update(_as_text(documented(401)))
             _complete(operation)
         _state_limits(document["paths"], settings)
         app.openapi_schema = document
     return app.openapi_schema
 
 
-def _operations(document: Document) -> Iterator[Document]:
-    for path in document["paths"].values():
-        yield from path.values()
+def _operations(document: Document) -> Iterator[tuple[str, Document]]:
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            yield path, operation
+
+
+def _add_refusals(operation: Document) -> None:
+    """What happens before a route runs, to any request."""
+    slow = (408, 431) if "requestBody" in operation else (431,)
+    operation["responses"].update(_as_text(documented(*slow)))
+
+
+def _as_text(responses: dict[int | str, Document]) -> Document:
+    """Statuses as JSON has them."""
+    return {str(status): response for status, response in responses.items()}
 
 
 def _complete(operation: Document) -> None:

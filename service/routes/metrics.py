@@ -1,5 +1,7 @@
 """`GET /metrics`: the numbers of all processes on one page."""
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
@@ -9,8 +11,13 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["health"])
 
+_TEXT = {"schema": {"type": "string", "description": "Prometheus's text format."}}
+_PAGE: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": _TEXT, "application/openmetrics-text": _TEXT}}
+}
 
-@router.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
+
+@router.get("/metrics", summary="Metrics for Prometheus", response_class=Response, responses=_PAGE)
 async def show_metrics(request: Request) -> Response:
     """Counts, durations and the state of the pool, as text or as OpenMetrics."""
     metrics: Metrics = request.app.state.metrics

@@ -7,13 +7,14 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import SecretStr
 
 from service.app import create_app
 from service.schemas import Problem
 from service.settings import Settings
 from tests.service.test_classify import problem_of
 
-STATUSES = {"200", "400", "404", "413", "415", "422", "429", "503", "504"}
+STATUSES = {"200", "400", "404", "408", "413", "415", "422", "429", "431", "503", "504"}
 
 
 def test_openapi_tells_every_body_and_every_error(client: httpx.Client) -> None:
@@ -120,3 +121,17 @@ def test_a_starting_service_says_when_to_come_back(models: Path) -> None:
     response = asyncio.run(ask())
     assert problem_of(response, 503)
     assert response.headers["retry-after"] == "1"
+
+
+def test_keys_are_told_where_they_are_asked_for(models: Path) -> None:
+    keys = SecretStr("0123456789abcdef")
+    document = create_app(Settings(models=models, api_keys=keys)).openapi()
+    assert set(document["components"]["securitySchemes"]) == {"bearer", "key"}
+    guarded, open_ = document["paths"]["/v1/classify"]["post"], document["paths"]["/healthz"]["get"]
+    assert guarded["security"] == [{"bearer": []}, {"key": []}]
+    assert "401" in guarded["responses"]
+    assert "security" not in open_
+
+
+def test_no_keys_are_told_where_none_are_asked_for(models: Path) -> None:
+    assert "securitySchemes" not in create_app(Settings(models=models)).openapi()["components"]
