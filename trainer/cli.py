@@ -34,7 +34,7 @@ from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_p
 from trainer.reproduce.refinement import RefinementSettings, measure_refinement
 from trainer.reproduce.speed.plot import draw_speed
 from trainer.reproduce.speed.report import in_place_of_section, markdown_section, speed_text
-from trainer.reproduce.speed.run import measure_speed
+from trainer.reproduce.speed.run import EMBEDDED_MODELS, Sources, measure_speed
 from trainer.reproduce.speed.settings import SpeedSettings
 from trainer.reproduce.training import TrainingCostSettings, measure_training
 from trainer.sampling import log_unreadable
@@ -175,6 +175,12 @@ def _add_speed(experiments: Any) -> None:
     speed.add_argument("--out", type=Path, default=Path(), help="gets bench.json and bench.png [.]")
     speed.add_argument("--markdown", type=Path, help="page whose section on speed is replaced")
     speed.add_argument("--models", type=Path, help="folder that keeps the models [temporary]")
+    speed.add_argument(
+        "--served",
+        type=Path,
+        default=EMBEDDED_MODELS,
+        help="model repository that the service is measured with [the embedded one]",
+    )
     _add_numbers(speed, SpeedSettings())
     speed.set_defaults(run=_reproduce_speed)
 
@@ -192,7 +198,7 @@ def _reproduce_speed(options: argparse.Namespace) -> None:
     names = [field.name for field in fields(SpeedSettings)]
     settings = SpeedSettings(**{name: getattr(options, name) for name in names})
     options.out.mkdir(parents=True, exist_ok=True)
-    report = measure_speed(options.data, settings, options.models)
+    report = measure_speed(Sources(options.data, options.models, options.served), settings)
     document = json.dumps(report.to_json(), indent=1)
     (options.out / "bench.json").write_text(f"{document}\n", "utf-8")
     print(document if options.json else speed_text(report))

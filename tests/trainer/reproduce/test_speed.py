@@ -14,7 +14,8 @@ from service.engine import Engine
 from trainer.cli import main
 from trainer.errors import TrainingError
 from trainer.reproduce.speed.curves import CURVES
-from trainer.reproduce.speed.figures import FIGURES, Figure
+from trainer.reproduce.speed.figures import FIGURES
+from trainer.reproduce.speed.goals import Figure
 from trainer.reproduce.speed.machine import pinned, separate_cores
 from trainer.reproduce.speed.models import Models, draw_descriptors
 from trainer.reproduce.speed.photographs import find_photographs
