@@ -103,7 +103,7 @@ def ready_seconds(stand: Stand) -> Figure:
     for _ in range(_STARTS):
         started = time.perf_counter()
         with leafcode(stand.models) as server, Client(server.address) as client:
-            if client.get("/readyz") != 200:
+            if client.get("/readyz")[0] != 200:
                 raise TrainingError("the service said that it is ready and then that it is not")
             times.append(time.perf_counter() - started)
     return Figure(statistics.median(times), {"best": min(times), "worst": max(times)})
@@ -129,7 +129,7 @@ def replace_a_worker(server: Server) -> float:
         while time.perf_counter() - killed < _REPLACED_SECONDS:
             now = server.workers
             others = len(now) == len(before) and now != before
-            if others and client.get("/readyz") == 200:
+            if others and client.get("/readyz")[0] == 200:
                 return time.perf_counter() - killed
             time.sleep(_POLL_SECONDS)
     raise TrainingError(f"a killed worker was not replaced within {_REPLACED_SECONDS:.0f} s")

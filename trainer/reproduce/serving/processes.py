@@ -147,12 +147,12 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def get(self, path: str) -> int:
-        """The status of a page."""
+    def get(self, path: str) -> tuple[int, bytes]:
+        """Status and body of a page."""
         return self.ask(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
-    def ask(self, request: bytes) -> int:
-        """The status of the answer to ready-made bytes."""
+    def ask(self, request: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer to ready-made bytes."""
         self._socket.sendall(request)
         answer = b""
         while not (
@@ -163,7 +163,7 @@ class Client:
             answer += self._receive()
         while len(answer) < match.end() + int(match[1]):
             answer += self._receive()
-        return int(answer[9:12])
+        return int(answer[9:12]), answer[match.end() :]
 
     def _receive(self) -> bytes:
         data = self._socket.recv(65_536)
