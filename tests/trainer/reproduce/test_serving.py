@@ -3,10 +3,10 @@
 import asyncio
 import json
 import os
-import signal
+import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 
 from tests import bundles, pictures
 from trainer.cli import main
+from trainer.reproduce.serving import comparison
 from trainer.reproduce.serving.comparison import OURS, RIVALS, compare
 from trainer.reproduce.serving.figures import SERVICE_FIGURES
 from trainer.reproduce.serving.load import (
@@ -40,8 +41,11 @@ Answer = Callable[[bytes], list[bytes]]
 def listening(answer: Answer) -> Iterator[Address]:
     """A server that sends the pieces of `answer(body)`; none at all means hanging up."""
 
+    connections: list[asyncio.StreamWriter] = []
+
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
+        connections.append(writer)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = int(head.lower().partition(b"content-length: ")[2].split()[0])
@@ -51,25 +55,28 @@ def listening(answer: Answer) -> Iterator[Address]:
                 for piece in pieces:
                     writer.write(piece)
                     await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
         writer.close()
 
-    loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(asyncio.start_server(talk, "127.0.0.1", 0))
-    thread = threading.Thread(target=loop.run_forever)
+    async def serve() -> None:
+        over.append((asyncio.get_running_loop(), asyncio.Event()))
+        async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+            addresses.put(server.sockets[0].getsockname()[:2])
+            await over[0][1].wait()
+        for writer in connections:
+            with suppress(ConnectionError):
+                writer.close()
+                await writer.wait_closed()
+
+    addresses: queue.Queue[Address] = queue.Queue()
+    over: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    host, port = server.sockets[0].getsockname()[:2]
     try:
-        yield host, port
+        yield addresses.get()
     finally:
-        loop.call_soon_threadsafe(server.close)
-        loop.call_soon_threadsafe(loop.stop)
+        ((loop, event),) = over
+        loop.call_soon_threadsafe(event.set)
         thread.join()
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-            loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
-        loop.close()
 
 
 def posts(count: int) -> list[bytes]:
@@ -225,6 +232,7 @@ def test_an_executor_serves_like_us_until_a_worker_dies(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(RIVALS, "LitServe")
+    monkeypatch.setattr(comparison, "_RECOVERY_SECONDS", 2.0)
     missing: dict[str, str] = {}
     found = compare(stand, missing)
     assert missing == {}
@@ -244,4 +252,3 @@ def test_soak_command_answers_every_request(
     assert main(command) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["right"] + document["died_twice"] == 100
-    assert signal.SIGKILL  # what the killed got

@@ -24,6 +24,7 @@ from trainer.reproduce.serving.stand import classify_request, default_bundle
 
 __all__ = ["SoakSettings", "Tally", "soak", "soak_text", "tally"]
 
+_VERDICTS = ("right", "wrong", "died_twice", "lost")
 _WAITING = re.compile(r"worker \d+ \(")
 # What a client is told whose job cost two workers their lives.
 _DIED_TWICE = "urn:leafcode:problem:worker-lost"
@@ -110,10 +111,9 @@ def _not_ready(client: Client) -> int:
 def tally(load: Load, labels: Sequence[Sequence[str]], kills: int) -> Tally:
     """Judge every exchange; request i was about image i modulo their number."""
     verdicts = Counter(_verdict(item, labels[item.number % len(labels)]) for item in load.exchanges)
-    names = ("right", "wrong", "died_twice", "lost")
-    others = {int(verdict): n for verdict, n in sorted(verdicts.items()) if verdict not in names}
-    counts = (verdicts[name] for name in names)
-    return Tally(*counts, others=others, kills=kills, seconds=load.seconds)
+    right, wrong, died_twice, lost = (verdicts.pop(name, 0) for name in _VERDICTS)
+    others = {int(status): count for status, count in sorted(verdicts.items())}
+    return Tally(right, wrong, died_twice, lost, others, kills, load.seconds)
 
 
 def _verdict(exchange: Exchange, labels: Sequence[str]) -> str:
