@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 DATA ?= ../shared/data/caltech101
 BENCH_DATA ?= ../shared/data
 
-.PHONY: help serve setup test lint format model bench examples clean
+.PHONY: help serve setup test lint format model bench soak examples clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -35,6 +35,9 @@ model: $(VENV)/.all ## train the next version of the embedded model (DATA=folder
 
 bench: $(VENV)/.all ## measure speed side by side, a few minutes; writes bench.json and bench.png
 	OMP_NUM_THREADS=1 $(BIN)/python -m trainer reproduce speed --data $(BENCH_DATA)
+
+soak: $(VENV)/.all ## kill a worker every 100 ms during 10 000 requests; each must be answered
+	$(BIN)/python -m trainer reproduce soak
 
 examples: $(VENV)/.core ## draw the example images again
 	$(BIN)/python -m service.examples.draw

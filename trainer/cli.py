@@ -32,9 +32,10 @@ from trainer.report import (
 )
 from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
 from trainer.reproduce.refinement import RefinementSettings, measure_refinement
+from trainer.reproduce.serving.soak import SoakSettings, soak, soak_text
 from trainer.reproduce.speed.plot import draw_speed
 from trainer.reproduce.speed.report import in_place_of_section, markdown_section, speed_text
-from trainer.reproduce.speed.run import measure_speed
+from trainer.reproduce.speed.run import EMBEDDED_MODELS, Sources, measure_speed
 from trainer.reproduce.speed.settings import SpeedSettings
 from trainer.reproduce.training import TrainingCostSettings, measure_training
 from trainer.sampling import log_unreadable
@@ -163,6 +164,21 @@ def _add_reproduce(commands: Any) -> None:
     _add_numbers(refinement, RefinementSettings())
     refinement.set_defaults(run=_reproduce_refinement)
     _add_speed(experiments)
+    stress = experiments.add_parser(
+        "soak", help="kill a worker of the service again and again while requests go on"
+    )
+    _add_served(stress)
+    _add_numbers(stress, SoakSettings())
+    stress.set_defaults(run=_soak)
+
+
+def _add_served(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--served",
+        type=Path,
+        default=EMBEDDED_MODELS,
+        help="model repository of the service that is measured [the embedded one]",
+    )
 
 
 def _add_speed(experiments: Any) -> None:
@@ -175,6 +191,7 @@ def _add_speed(experiments: Any) -> None:
     speed.add_argument("--out", type=Path, default=Path(), help="gets bench.json and bench.png [.]")
     speed.add_argument("--markdown", type=Path, help="page whose section on speed is replaced")
     speed.add_argument("--models", type=Path, help="folder that keeps the models [temporary]")
+    _add_served(speed)
     _add_numbers(speed, SpeedSettings())
     speed.set_defaults(run=_reproduce_speed)
 
@@ -192,7 +209,7 @@ def _reproduce_speed(options: argparse.Namespace) -> None:
     names = [field.name for field in fields(SpeedSettings)]
     settings = SpeedSettings(**{name: getattr(options, name) for name in names})
     options.out.mkdir(parents=True, exist_ok=True)
-    report = measure_speed(options.data, settings, options.models)
+    report = measure_speed(Sources(options.data, options.models, options.served), settings)
     document = json.dumps(report.to_json(), indent=1)
     (options.out / "bench.json").write_text(f"{document}\n", "utf-8")
     print(document if options.json else speed_text(report))
@@ -202,6 +219,15 @@ def _reproduce_speed(options: argparse.Namespace) -> None:
         options.markdown.write_text(in_place_of_section(page, markdown_section(report)), "utf-8")
     if report.missing:
         raise MeasurementError(f"not measured: {', '.join(report.missing)}")
+
+
+def _soak(options: argparse.Namespace) -> None:
+    names = [field.name for field in fields(SoakSettings)]
+    settings = SoakSettings(**{name: getattr(options, name) for name in names})
+    result = soak(options.served, settings)
+    print(json.dumps(asdict(result)) if options.json else soak_text(result))
+    if faults := result.faults():
+        raise MeasurementError("; ".join(faults))
 
 
 def _reproduce_refinement(options: argparse.Namespace) -> None:

@@ -11,15 +11,18 @@ import pytest
 from PIL import Image
 
 from service.engine import Engine
+from tests import bundles
 from trainer.cli import main
 from trainer.errors import TrainingError
+from trainer.reproduce.serving import comparison
 from trainer.reproduce.speed.curves import CURVES
-from trainer.reproduce.speed.figures import FIGURES, Figure
+from trainer.reproduce.speed.figures import FIGURES
+from trainer.reproduce.speed.goals import Figure
 from trainer.reproduce.speed.machine import pinned, separate_cores
 from trainer.reproduce.speed.models import Models, draw_descriptors
 from trainer.reproduce.speed.photographs import find_photographs
 from trainer.reproduce.speed.report import in_place_of_section, markdown_section, speed_text
-from trainer.reproduce.speed.run import SpeedReport
+from trainer.reproduce.speed.run import GOALS, SpeedReport
 from trainer.reproduce.speed.settings import ModelSize, SpeedSettings
 from trainer.reproduce.speed.stages import Rates, Stage, StageReport
 from trainer.reproduce.speed.stopwatch import Patience, side_by_side
@@ -41,6 +44,8 @@ TINY = SpeedSettings(
     width=96,
     height=64,
     made=6,
+    requests=6,
+    load_seconds=1,
 )
 
 
@@ -210,18 +215,22 @@ def test_json_has_every_figure_under_its_own_name() -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores, one is allowed here")
 def test_command_measures_every_figure_or_fails_by_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(comparison, "RIVALS", {})  # they have a test of their own
     pytest.importorskip("cv2", reason="needs opencv of the extra bench, absent here")
     pytest.importorskip("spams", reason="needs spams-bin of the extra bench, absent here")
-    out = tmp_path / "out"
+    out, served = tmp_path / "out", tmp_path / "served"
+    bundles.write_model(served)
     command = ["reproduce", "speed", "--data", str(tmp_path / "nowhere"), "--out", str(out)]
+    command += ["--served", str(served)]
     code = main([*command, *options(TINY), "--json", "--markdown", str(out / "page.md")])
     printed = capsys.readouterr()
     document = json.loads(printed.out)
     assert document == json.loads((out / "bench.json").read_text())
-    assert set(FIGURES) == {*document["missing"], *(set(document) & set(FIGURES))}
+    assert set(GOALS) == {*document["missing"], *(set(document) & set(GOALS))}
     assert all(document[name] > 0 for name in set(document) & set(FIGURES))
+    assert set(document["servers"]) == {comparison.OURS}
     assert code == (1 if document["missing"] else 0)
     assert set(document["curves"]) == set(CURVES)
     names = [stage["name"] for stage in document["stages"]["stages"]]
@@ -235,10 +244,13 @@ def test_command_fails_and_names_what_one_core_cannot_show(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("cv2", reason="needs opencv of the extra bench, absent here")
-    command = ["reproduce", "speed", "--data", str(tmp_path / "nowhere"), "--out", str(tmp_path)]
+    nowhere = str(tmp_path / "nowhere")
+    command = ["reproduce", "speed", "--data", nowhere, "--out", str(tmp_path)]
+    command += ["--served", nowhere]
     with pinned(separate_cores(1)):
         assert main([*command, *options(TINY)]) == 1
     printed = capsys.readouterr()
     assert "scaling_2 is missing: 1 core is allowed here, expected at least 2." in printed.out
+    assert "service_vs_engine is missing: service did not start: " in printed.out
     assert "error: not measured: " in printed.err
     assert "scaling_2" not in set(json.loads((tmp_path / "bench.json").read_text()))

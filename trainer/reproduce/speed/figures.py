@@ -2,44 +2,25 @@
 
 Both sides of a ratio are timed in turns on the same cores; a figure keeps the seconds
 that it was made of. `FIGURES` says what each must reach, at the least (`floor`) and at
-best (`aim`), and what the paper has. A figure of the running service beside the bare
-engine will be one more function here.
+best (`aim`), and what the paper has. Those of the running service are in
+`trainer/reproduce/serving/figures.py`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from service.engine.arrays import Float32Array
 from service.engine.sift import describe, locate
+from trainer.reproduce.speed.goals import Figure, Goal
 from trainer.reproduce.speed.machine import pinned, separate_cores
 from trainer.reproduce.speed.processes import measure_throughput
 from trainer.reproduce.speed.settings import ModelSize
 from trainer.reproduce.speed.workbench import Workbench, average, each_of
 from trainer.reproduce.speed.yardsticks import blas_product, opencv_sift, sklearn_omp, spams_omp
 
-__all__ = ["FIGURES", "Figure", "Goal"]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A measured value, and the best seconds of each side."""
-
-    value: float
-    seconds: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Goal:
-    """How to measure a figure, what it says, what it should be, and the paper's value."""
-
-    measure: Callable[[Workbench], Figure]
-    title: str
-    floor: float | None = None
-    aim: float | None = None
-    paper: str = "-"
+__all__ = ["FIGURES"]
 
 
 def coding_vs_gemm(bench: Workbench) -> Figure:
@@ -182,7 +163,7 @@ def _doubled(bench: Workbench) -> ModelSize:
     return ModelSize(size.depth, 2 * size.atoms, size.nonzeros)
 
 
-FIGURES: dict[str, Goal] = {
+FIGURES: dict[str, Goal[Workbench]] = {
     "coding_vs_gemm": Goal(coding_vs_gemm, "BLAS product / our coding", 9, 12, "8.6"),
     "coding_vs_spams": Goal(coding_vs_spams, "SPAMS OMP / our coding", 220, 300, "50 (four cores)"),
     "coding_vs_spams_float64": Goal(

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from service.engine.arrays import UInt8Array
-from trainer.dataset import SUFFIXES
+from trainer.dataset import SUFFIXES, scan
 from trainer.reproduce.speed.settings import SpeedSettings
 
 __all__ = ["Photographs", "find_photographs", "make_photographs"]
@@ -22,14 +22,22 @@ logger = logging.getLogger(__name__)
 
 _SHAPES = 12
 
+# As the preset of the embedded model has it.
+_TRAIN_PER_CLASS = 30
+_NO_CLASS = ("BACKGROUND_Google",)
+
 
 @dataclass(frozen=True)
 class Photographs:
-    """Image files; those of `measured` are in no model's training. `made`: what we drew."""
+    """Image files; those of `measured` are in no model's training. `made`: what we drew.
+
+    `caltech_test` is what the embedded model was tested on.
+    """
 
     training: tuple[Path, ...]
     measured: tuple[Path, ...]
     caltech: tuple[Path, ...]
+    caltech_test: tuple[Path, ...]
     made: tuple[str, ...]
 
 
@@ -54,12 +62,22 @@ def find_photographs(data: Path, scratch: Path, settings: SpeedSettings) -> Phot
         tuple(shuffled[measured:] or shuffled),
         tuple(shuffled[:measured]),
         _spread(caltech, 8 * settings.photographs),
+        _spread(_test_images(data / "caltech101") or caltech, settings.requests),
         tuple(made),
     )
 
 
 def _image_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+
+
+def _test_images(folder: Path) -> list[Path]:
+    """The images outside the embedded model's training; none where there is no data set."""
+    if not _image_files(folder):
+        return []
+    background = tuple(name for name in _NO_CLASS if (folder / name).is_dir())
+    split = scan(folder, background).split(_TRAIN_PER_CLASS, seed=0)
+    return [image.path for image in split.test]
 
 
 def _spread(paths: list[Path], count: int) -> tuple[Path, ...]:

@@ -62,7 +62,7 @@ def _draw_stages(axis: Any, report: SpeedReport) -> None:
         axis.set_axis_off()
         return
     bottoms = {"measured": 0.0, "floor": 0.0}
-    colours = ("#8d99ae", "#1f5fa8", "#6fa8dc", "#2a7f62", "#79b791", "#e3b23c", "#c8553d")
+    colours = ("#8d99ae", "#1f5fa8", "#6d597a", "#2a7f62", "#79b791", "#e3b23c", "#c8553d")
     for stage, colour in zip(report.stages.stages, colours, strict=True):
         times = {"measured": 1e3 * stage.seconds, "floor": 1e3 * stage.floor}
         axis.bar(

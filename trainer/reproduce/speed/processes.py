@@ -20,7 +20,7 @@ from service.engine import Engine
 from trainer.errors import TrainingError
 from trainer.reproduce.speed.machine import one_thread_each
 
-__all__ = ["Throughput", "measure_throughput"]
+__all__ = ["EngineProcess", "Throughput", "engine_processes", "measure_throughput"]
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,14 @@ class Throughput:
 
 
 @dataclass(frozen=True)
-class _Worker:
+class EngineProcess:
+    """One process with an engine, pinned to its core."""
+
     process: BaseProcess
     connection: Connection
 
-    def start(self, passes: int) -> None:
+    def start(self, passes: int = 1) -> None:
+        """Let it classify its images so many times."""
         self.connection.send(passes)
 
     def finished(self) -> tuple[float, float]:
@@ -52,7 +55,7 @@ def measure_throughput(
     bundle: Path, images: Sequence[bytes], cores: Sequence[int], rounds: int, seconds: float
 ) -> Throughput:
     """One process and `len(cores)` processes in turns, for `seconds` at least each time."""
-    with _workers(bundle, images, cores) as workers:
+    with engine_processes(bundle, [images] * len(cores), cores) as workers:
         one_pass = 1 / _images_per_second(workers[:1], 1, 1)
         passes = max(1, round(seconds / one_pass))
         alone, together = [], []
@@ -62,7 +65,7 @@ def measure_throughput(
     return Throughput(max(alone), max(together))
 
 
-def _images_per_second(workers: Sequence[_Worker], passes: int, n_images: int) -> float:
+def _images_per_second(workers: Sequence[EngineProcess], passes: int, n_images: int) -> float:
     for worker in workers:
         worker.start(passes)
     times = [worker.finished() for worker in workers]
@@ -71,20 +74,21 @@ def _images_per_second(workers: Sequence[_Worker], passes: int, n_images: int) -
 
 
 @contextmanager
-def _workers(
-    bundle: Path, images: Sequence[bytes], cores: Sequence[int]
-) -> Iterator[list[_Worker]]:
+def engine_processes(
+    bundle: Path, shares: Sequence[Sequence[bytes]], cores: Sequence[int]
+) -> Iterator[list[EngineProcess]]:
+    """A warm process on each core, with its own share of the images."""
     context = multiprocessing.get_context("spawn")
     workers = []
     try:
-        for core in cores:
+        for core, images in zip(cores, shares, strict=True):
             ours, theirs = context.Pipe()
             process = context.Process(
                 target=_work, args=(theirs, bundle, images, core), daemon=True
             )
             process.start()
             theirs.close()
-            workers.append(_Worker(process, ours))
+            workers.append(EngineProcess(process, ours))
         for worker in workers:
             worker.finished()  # one pass to warm up
         yield workers

@@ -4,8 +4,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from trainer.reproduce.speed.figures import FIGURES
-from trainer.reproduce.speed.run import SpeedReport
+from trainer.reproduce.speed.run import GOALS, SpeedReport
 from trainer.reproduce.speed.tables import Table, stage_bars, tables
 
 __all__ = ["in_place_of_section", "markdown_section", "speed_text"]
@@ -79,10 +78,10 @@ def _method(report: SpeedReport) -> str:
 def _conclusions(report: SpeedReport) -> list[str]:
     lines = []
     for name in report.short():
-        goal, figure = FIGURES[name], report.figures[name]
-        lines.append(f"{name} is {figure.value:.3g}, short of {goal.floor:g}.")
+        value = report.figures[name].value
+        lines.append(f"{name} is {value:.3g}, {GOALS[name].missed(value)}.")
     lines += [f"{name} is missing: {reason}." for name, reason in report.missing.items()]
-    return lines or ["Every figure reaches at least its floor."]
+    return lines or ["Every figure reaches what it must."]
 
 
 def _listed(lines: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The whole benchmark: every figure, the stages and the curves, into one document.
+"""The whole benchmark: every figure, stages, curves and servers, into one document.
 
 A part that cannot be measured does not stop the rest: it is missing, with its reason,
 and the command says so and fails.
@@ -7,23 +7,43 @@ and the command says so and fails.
 import logging
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import service.engine
+from service.engine import LeafcodeError
+from trainer.reproduce.serving.comparison import Conduct, compare
+from trainer.reproduce.serving.figures import SERVICE_FIGURES
+from trainer.reproduce.serving.stand import set_up_stand
 from trainer.reproduce.speed.curves import CURVES, Point
-from trainer.reproduce.speed.figures import FIGURES, Figure
+from trainer.reproduce.speed.figures import FIGURES
+from trainer.reproduce.speed.goals import Figure, Goal
 from trainer.reproduce.speed.machine import describe_machine
 from trainer.reproduce.speed.settings import SpeedSettings
 from trainer.reproduce.speed.stages import StageReport, measure_stages
 from trainer.reproduce.speed.workbench import Workbench, set_up
 
-__all__ = ["SpeedReport", "measure_speed"]
+__all__ = ["EMBEDDED_MODELS", "GOALS", "Sources", "SpeedReport", "measure_speed"]
 
 logger = logging.getLogger(__name__)
 
 Part = TypeVar("Part")
+Bench = TypeVar("Bench")
+
+GOALS: dict[str, Goal[Any]] = {**FIGURES, **SERVICE_FIGURES}
+
+EMBEDDED_MODELS = Path(service.engine.__file__).parents[1] / "models"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Images, the folder that keeps the models that are built, and the repository to serve."""
+
+    data: Path
+    kept: Path | None = None
+    served: Path = EMBEDDED_MODELS
 
 
 @dataclass
@@ -36,28 +56,32 @@ class SpeedReport:
     figures: dict[str, Figure] = field(default_factory=dict)
     curves: dict[str, list[Point]] = field(default_factory=dict)
     stages: StageReport | None = None
+    servers: dict[str, Conduct] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
     def short(self) -> list[str]:
-        """Figures below the least that they must reach."""
-        return [
-            name
-            for name, figure in self.figures.items()
-            if (floor := FIGURES[name].floor) is not None and figure.value < floor
-        ]
+        """Figures that miss what they must reach."""
+        return [name for name, figure in self.figures.items() if GOALS[name].missed(figure.value)]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; every figure is a number under its own name."""
         return {
             **{name: figure.value for name, figure in self.figures.items()},
             "goals": {
-                name: {"floor": goal.floor, "aim": goal.aim, "paper": goal.paper}
-                for name, goal in FIGURES.items()
+                name: {
+                    "floor": goal.floor,
+                    "aim": goal.aim,
+                    "paper": goal.paper,
+                    **({} if goal.ceiling is None else {"ceiling": goal.ceiling}),
+                }
+                for name, goal in GOALS.items()
             },
             "short": self.short(),
             "missing": self.missing,
             "seconds": {name: figure.seconds for name, figure in self.figures.items()},
+            "facts": {name: item.facts for name, item in self.figures.items() if item.facts},
+            "servers": {name: asdict(conduct) for name, conduct in self.servers.items()},
             "stages": None if self.stages is None else self.stages.to_json(),
             "curves": self.curves,
             "made_images": list(self.made),
@@ -67,23 +91,21 @@ class SpeedReport:
         }
 
 
-def measure_speed(data: Path, settings: SpeedSettings, models: Path | None = None) -> SpeedReport:
-    """Measure everything on the images below `data`; bundles are kept in `models` if given."""
+def measure_speed(sources: Sources, settings: SpeedSettings) -> SpeedReport:
+    """Measure everything on the images that there are."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="leafcode-") as scratch:
-        bench = set_up(data, models or Path(scratch) / "models", Path(scratch), settings)
+        kept = sources.kept or Path(scratch) / "models"
+        bench = set_up(sources.data, kept, Path(scratch), settings)
         report = SpeedReport(settings, describe_machine(), bench.photographs.made)
         _measure(bench, report)
+        _measure_service(bench, sources.served, report)
     report.seconds = time.monotonic() - started
     return report
 
 
 def _measure(bench: Workbench, report: SpeedReport) -> None:
-    for name, goal in FIGURES.items():
-        figure = _attempt(name, goal.measure, bench, report)
-        if figure is not None:
-            report.figures[name] = figure
-            logger.info("%s %.3g", name, figure.value)
+    _measure_figures(FIGURES, bench, report)
     report.stages = _attempt("stages", measure_stages, bench, report)
     for name, curve in CURVES.items():
         points = _attempt(f"curve by {name}", curve, bench, report)
@@ -91,8 +113,28 @@ def _measure(bench: Workbench, report: SpeedReport) -> None:
             report.curves[name] = points
 
 
+def _measure_service(bench: Workbench, served: Path, report: SpeedReport) -> None:
+    images = [path.read_bytes() for path in bench.photographs.caltech_test]
+    try:
+        with set_up_stand(served, images, bench.settings) as stand:
+            _measure_figures(SERVICE_FIGURES, stand, report)
+            compared = _attempt("servers", lambda at: compare(at, report.missing), stand, report)
+            report.servers = compared or {}
+    except LeafcodeError as error:
+        # It did not start: nothing of it can be measured.
+        report.missing.update(dict.fromkeys([*SERVICE_FIGURES, "servers"], f"{error}"))
+
+
+def _measure_figures(goals: Mapping[str, Goal[Bench]], bench: Bench, report: SpeedReport) -> None:
+    for name, goal in goals.items():
+        figure = _attempt(name, goal.measure, bench, report)
+        if figure is not None:
+            report.figures[name] = figure
+            logger.info("%s %.3g", name, figure.value)
+
+
 def _attempt(
-    name: str, measure: Callable[[Workbench], Part], bench: Workbench, report: SpeedReport
+    name: str, measure: Callable[[Bench], Part], bench: Bench, report: SpeedReport
 ) -> Part | None:
     logger.info("measuring %s", name)
     try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["Clock", "Patience", "side_by_side"]
+__all__ = ["Clock", "Patience", "no_garbage_collection", "side_by_side"]
 
 Clock = Callable[[], float]
 
@@ -36,7 +36,7 @@ def side_by_side(
         run()
     best = dict.fromkeys(workloads, float("inf"))
     rounds = 0
-    with _no_garbage_collection():
+    with no_garbage_collection():
         started = clock()
         while rounds < patience.rounds or clock() - started < patience.seconds:
             for name, run in workloads.items():
@@ -57,7 +57,8 @@ def _turn(run: Callable[[], object], seconds: float, clock: Clock) -> float:
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
+    """What is timed inside is not interrupted by the collector."""
     enabled = gc.isenabled()
     gc.disable()
     try:
