@@ -83,7 +83,7 @@ class _Reader:
         stated = headers.get(b"content-length", b"")
         self._check_size(int(stated) if stated.isdigit() else 0)
         encoding = headers.get(b"content-encoding", b"").strip().lower()
-        inflated_later = self._scope["path"].startswith(_COMPRESSED_PATHS)
+        inflated_later = self._scope.get("path", "").startswith(_COMPRESSED_PATHS)
         if encoding not in (b"", b"identity") and not inflated_later:
             # So that no body can be larger than it looks.
             raise UnsupportedBodyError("the body has a Content-Encoding, expected none")
