@@ -60,6 +60,9 @@ class Plan:
         )
 
 
+_NICENESS = 10
+
+
 def run(connection: socket.socket, plan: Plan) -> None:
     """The life of a worker; it ends when the other side of `connection` closes."""
     # Ctrl-C and a stopping supervisor signal the whole group; only the service obeys.
@@ -68,6 +71,9 @@ def run(connection: socket.socket, plan: Plan) -> None:
     # Our own limit refuses such an image right after Pillow has warned about it.
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     _pin(plan.cores)
+    # Behind the front, which needs little and is waited for: on cores that are all busy it
+    # would otherwise get its turn only when a worker's time slice ends.
+    os.nice(_NICENESS)
     desk = Desk(plan)
     with connection, connection.makefile("rb", _BUFFER_BYTES) as stream:
         try:
