@@ -78,9 +78,9 @@ class Coder:
             self.encode_into(codes, place, part)
         return codes
 
-    def encode_into(self, codes: Codes, place: slice, part: Descriptors) -> None:
-        """Fill the rows `place` of `codes`, whose leaf ids are known, from their descriptors."""
-        lines = self._lines
+    def encode_into(self, codes: Codes, place: slice, part: Descriptors) -> Float32Array:
+        """Fill the rows `place` of `codes`, whose leaf ids are known; the lengths."""
+        lines = self.lines
         solve_codes(
             *part.fixed,
             frozen(codes.leaf_ids[place]),
@@ -91,13 +91,15 @@ class Coder:
             codes.atom_ids[place],
             codes.values[place],
         )
+        return part.fixed.lengths
 
     @cached_property
-    def _lines(self) -> "_Lines":
+    def lines(self) -> "Lines":
+        """The same as kernels read it."""
         nonzeros = self.table.shape[1]
         upper = np.triu_indices(nonzeros)
         atoms, lengths = quantise_rows(self.dictionary)
-        return _Lines(
+        return Lines(
             _in_lines(self.table),
             _in_lines(self.inverse_grams[:, upper[0], upper[1]]),
             frozen(atoms),
@@ -105,7 +107,7 @@ class Coder:
         )
 
 
-class _Lines(NamedTuple):
+class Lines(NamedTuple):
     """A coder laid out for `solve_codes`: few cache lines per leaf, integer atoms."""
 
     table: Int32Array

@@ -45,9 +45,9 @@ def part(function: Function) -> Function:
 
 @cache
 def _shared_stamp() -> str:
-    """Digest of this file, for the flags, and of the parts that many kernels share."""
+    """Digest of this file, for the flags, and of those whose parts other kernels use."""
     here = Path(__file__)
-    files = (here, here.parent / "kernels" / "integers.py")
+    files = (here, *sorted(here.parent.glob("kernels/*.py")))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 

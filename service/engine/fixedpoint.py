@@ -76,6 +76,10 @@ class Descriptors:
     def __len__(self) -> int:
         return len(self.starts)
 
+    def part(self, place: slice) -> "Descriptors":
+        """Those at `place`, where they lie."""
+        return replace(self, starts=self.starts[place])
+
     def parts(
         self, begin: int = 0, end: int | None = None
     ) -> Iterator[tuple[slice, "Descriptors"]]:
@@ -92,7 +96,7 @@ class Descriptors:
         try:
             for first in range(begin, last, _PART):
                 place = slice(first, min(first + _PART, last))
-                part = replace(self, starts=self.starts[place])
+                part = self.part(place)
                 part.__dict__["fixed"] = _quantise(part, memory)
                 yield place, part
         finally:

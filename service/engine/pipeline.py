@@ -17,6 +17,7 @@ from service.engine.bundle import Bundle, has_float_tree, read_bundle
 from service.engine.classifier import LinearClassifier, Prediction
 from service.engine.coding import Coder, Codes
 from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
+from service.engine.encoding import encode_by_tree
 from service.engine.errors import BundleError, DescriptorError, ImageError
 from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash, hash_from_tensors
@@ -24,6 +25,7 @@ from service.engine.image import ImageLimits
 from service.engine.manifest import Manifest
 from service.engine.stopwatch import Stopwatch
 from service.engine.threads import Threads
+from service.engine.tree import Tree
 
 __all__ = ["Engine", "FeatureExtractor"]
 
@@ -63,14 +65,18 @@ class FeatureExtractor:
         leaf_ids = np.empty(len(descriptors), np.int32)
         codes = Codes.empty(leaf_ids, self.config.nonzeros)
 
+        lengths = np.empty(len(descriptors), np.float32)
+
         def fill(begin: int, end: int) -> None:
-            # Some at a time through both stages, so that they stay in the cache.
-            for place, part in descriptors.parts(begin, end):
-                _check_lengths(part, place.start)
-                leaf_ids[place] = self.hash.route(part)
-                self.coder.encode_into(codes, place, part)
+            place = slice(begin, end)
+            if isinstance(self.hash, Tree):
+                encode_by_tree(descriptors, place, (self.hash, self.coder), codes, lengths)
+            else:
+                leaf_ids[place] = self.hash.route(descriptors.part(place))
+                lengths[place] = self.coder.encode_into(codes, place, descriptors.part(place))
 
         self.threads.split(fill, len(descriptors))
+        _check_lengths(lengths)
         return codes
 
     def pool(self, codes: Codes, grid: tuple[int, int]) -> Float32Array:
@@ -175,12 +181,11 @@ def _coder(bundle: Bundle) -> Coder:
     return Coder(tensors["table"], tensors["dictionary"], tensors["inverse_grams"])
 
 
-def _check_lengths(descriptors: Descriptors, first: int) -> None:
-    lengths = descriptors.fixed.lengths
+def _check_lengths(lengths: Float32Array) -> None:
     if not np.isfinite(lengths).all():
-        place = int(np.flatnonzero(~np.isfinite(lengths))[0])
+        first = int(np.flatnonzero(~np.isfinite(lengths))[0])
         raise DescriptorError(
-            f"descriptor {first + place} has no finite norm, expected finite values "
+            f"descriptor {first} has no finite norm, expected finite values "
             "whose squares add up to a float32"
         )
 

@@ -9,16 +9,67 @@ cache lines that are fetched for a block of descriptors before the first is code
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int16Array, Int32Array
-from service.engine.compiling import kernel
-from service.engine.kernels.integers import CACHE_LINE, LANES, dot, prefetch
+from service.engine.compiling import kernel, part
+from service.engine.kernels.integers import CACHE_LINE, LANES, Index, dot, prefetch
 
-__all__ = ["solve_codes"]
+__all__ = ["solve_block", "solve_codes"]
 
-_BLOCK = 16
+_BLOCK = np.uint64(16)
 _LANES = np.uint64(LANES)
 _LINE = np.uint64(CACHE_LINE)
 _ONE = np.uint64(1)
 _NONE = np.uint64(0)
+
+
+@part
+def solve_block(
+    directions: Int16Array,
+    first_row: Index,
+    lengths: Float32Array,
+    leaf_ids: Int32Array,
+    start: Index,
+    end: Index,
+    table: Int32Array,
+    inverses: Float32Array,
+    atoms: Int16Array,
+    atom_scales: Float32Array,
+    correlations: Float32Array,
+    atom_ids: Int32Array,
+    values: Float32Array,
+) -> None:
+    """Atom ids and values of descriptors `start` to `end`, see `solve_codes`.
+
+    Their directions are the rows from `first_row`; correlations (m,) is scratch.
+    """
+    width = np.uint64(directions.shape[1])
+    nonzeros = np.uint64(atom_ids.shape[1])
+    inverse_bytes = np.uint64(4 * inverses.shape[1])
+    for i in range(start, end):
+        leaf = np.uint64(leaf_ids[i])
+        prefetch(table, leaf, _NONE)
+        for offset in range(_NONE, inverse_bytes, _LINE):
+            prefetch(inverses, leaf, offset)
+    for i in range(start, end):
+        leaf, row = np.uint64(leaf_ids[i]), first_row + i - start
+        for a in range(nonzeros):
+            atom = np.uint64(table[leaf, a])
+            product = 0
+            if width == _LANES:
+                product = dot(directions, row, atoms, atom, _NONE)
+            else:
+                for column in range(_NONE, width, _LANES):
+                    product += dot(directions, row, atoms, atom, column)
+            correlations[a] = np.float32(product) * atom_scales[atom] * lengths[i]
+            atom_ids[i, a] = table[leaf, a]
+            values[i, a] = 0
+        place = _NONE
+        for a in range(nonzeros):
+            values[i, a] += inverses[leaf, place] * correlations[a]
+            place += _ONE
+            for b in range(a + _ONE, nonzeros):
+                values[i, a] += inverses[leaf, place] * correlations[b]
+                values[i, b] += inverses[leaf, place] * correlations[a]
+                place += _ONE
 
 
 @kernel
@@ -41,35 +92,20 @@ def solve_codes(
     integers a correlation, atom_scales (K,) -> atom_ids (n, m), values (n, m).
     """
     n = np.uint64(directions.shape[0])
-    width = np.uint64(directions.shape[1])
-    nonzeros = np.uint64(atom_ids.shape[1])
-    inverse_bytes = np.uint64(4 * inverses.shape[1])
-    correlations = np.empty(nonzeros, np.float32)
-    for start in range(_NONE, n, np.uint64(_BLOCK)):
-        end = min(start + np.uint64(_BLOCK), n)
-        for i in range(start, end):
-            leaf = np.uint64(leaf_ids[i])
-            prefetch(table, leaf, _NONE)
-            for offset in range(_NONE, inverse_bytes, _LINE):
-                prefetch(inverses, leaf, offset)
-        for i in range(start, end):
-            leaf = np.uint64(leaf_ids[i])
-            for a in range(nonzeros):
-                atom = np.uint64(table[leaf, a])
-                product = 0
-                if width == _LANES:
-                    product = dot(directions, i, atoms, atom, _NONE)
-                else:
-                    for column in range(_NONE, width, _LANES):
-                        product += dot(directions, i, atoms, atom, column)
-                correlations[a] = np.float32(product) * atom_scales[atom] * lengths[i]
-                atom_ids[i, a] = table[leaf, a]
-                values[i, a] = 0
-            place = _NONE
-            for a in range(nonzeros):
-                values[i, a] += inverses[leaf, place] * correlations[a]
-                place += _ONE
-                for b in range(a + _ONE, nonzeros):
-                    values[i, a] += inverses[leaf, place] * correlations[b]
-                    values[i, b] += inverses[leaf, place] * correlations[a]
-                    place += _ONE
+    correlations = np.empty(atom_ids.shape[1], np.float32)
+    for start in range(_NONE, n, _BLOCK):
+        solve_block(
+            directions,
+            start,
+            lengths,
+            leaf_ids,
+            start,
+            min(start + _BLOCK, n),
+            table,
+            inverses,
+            atoms,
+            atom_scales,
+            correlations,
+            atom_ids,
+            values,
+        )

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from service.engine.arrays import Int16Array
 
-__all__ = ["CACHE_LINE", "LANES", "dot", "prefetch"]
+__all__ = ["CACHE_LINE", "LANES", "Index", "dot", "prefetch"]
 
 # How many products `dot` adds up; rows are padded to a multiple of it.
 LANES = 128

@@ -8,18 +8,53 @@ descriptors by node half-way down takes 2.9 ms, but needs all of them laid out.
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int16Array, Int32Array
-from service.engine.compiling import kernel
-from service.engine.kernels.integers import CACHE_LINE, LANES, dot, prefetch
+from service.engine.arrays import Float32Array, Int16Array, Int32Array, UInt64Array
+from service.engine.compiling import kernel, part
+from service.engine.kernels.integers import CACHE_LINE, LANES, Index, dot, prefetch
 
-__all__ = ["walk"]
+__all__ = ["BLOCK", "walk", "walk_block"]
 
-_BLOCK = 16
+BLOCK = np.uint64(16)
 _LANES = np.uint64(LANES)
 _ROW_BYTES = np.uint64(2 * LANES)
 _LINE = np.uint64(CACHE_LINE)
 _ONE = np.uint64(1)
 _NONE = np.uint64(0)
+
+
+@part
+def walk_block(
+    directions: Int16Array,
+    row: Index,
+    size: Index,
+    vectors: Int16Array,
+    cuts: Int32Array,
+    depth: int,
+    nodes: UInt64Array,
+) -> None:
+    """Where `size` directions (rows, w) from `row` end: right where x·v > t, else left.
+
+    vectors (2**depth - 1, w); cuts (2**depth - 1,); nodes (block,) out, as numbers of nodes
+    one level below the last.
+    """
+    width = np.uint64(directions.shape[1])
+    nodes[:] = 0
+    for _ in range(depth):
+        if width == _LANES:  # SIFT's, a sixth faster than the loop over columns
+            for i in range(size):
+                node = nodes[i]
+                right = dot(directions, row + i, vectors, node, _NONE) > cuts[node]
+                child = node + node + _ONE + np.uint64(right)
+                for offset in range(_NONE, _ROW_BYTES, _LINE):
+                    prefetch(vectors, child, offset)
+                nodes[i] = child
+        else:
+            for i in range(size):
+                node = nodes[i]
+                projection = 0
+                for column in range(_NONE, width, _LANES):
+                    projection += dot(directions, row + i, vectors, node, column)
+                nodes[i] = node + node + _ONE + np.uint64(projection > cuts[node])
 
 
 @kernel
@@ -39,27 +74,10 @@ def walk(
     lengths (n,); vectors (2**depth - 1, w); cuts (2**depth - 1,) -> leaf_ids (n,).
     """
     n = np.uint64(directions.shape[0])
-    width = np.uint64(directions.shape[1])
     first_leaf = np.uint64(2**depth - 1)
-    nodes = np.empty(_BLOCK, np.uint64)
-    for start in range(_NONE, n, np.uint64(_BLOCK)):
-        size = min(np.uint64(_BLOCK), n - start)
-        nodes[:] = 0
-        for _ in range(depth):
-            if width == _LANES:  # SIFT's, a sixth faster than the loop over columns
-                for i in range(size):
-                    node = nodes[i]
-                    right = dot(directions, start + i, vectors, node, _NONE) > cuts[node]
-                    child = node + node + _ONE + np.uint64(right)
-                    for offset in range(_NONE, _ROW_BYTES, _LINE):
-                        prefetch(vectors, child, offset)
-                    nodes[i] = child
-            else:
-                for i in range(size):
-                    node = nodes[i]
-                    projection = 0
-                    for column in range(_NONE, width, _LANES):
-                        projection += dot(directions, start + i, vectors, node, column)
-                    nodes[i] = node + node + _ONE + np.uint64(projection > cuts[node])
+    nodes = np.empty(BLOCK, np.uint64)
+    for start in range(_NONE, n, BLOCK):
+        size = min(BLOCK, n - start)
+        walk_block(directions, start, size, vectors, cuts, depth, nodes)
         for i in range(size):
             leaf_ids[start + i] = nodes[i] - first_leaf if lengths[start + i] > 0 else _NONE
