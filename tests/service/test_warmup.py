@@ -16,12 +16,12 @@ from service.worker import Desk, Plan
 from tests import pictures
 
 def signatures():
-    # Private kernels are part of the public ones that call them.
+    # Parts are compiled into the kernels that call them.
     modules = [importlib.import_module(f"{kernels.__name__}.{module.name}")
                for module in pkgutil.iter_modules(kernels.__path__)]
     return {f"{module.__name__}.{name}": len(value.signatures)
             for module in modules for name, value in vars(module).items()
-            if hasattr(value, "signatures") and not name.startswith("_")}
+            if hasattr(value, "signatures") and value.targetoptions.get("inline") != "always"}
 
 def ask(kind, body=b"", **fields):
     frame = Frame(kind, 1, {"name": "tiny", "version": 1, **fields}, body)
@@ -44,7 +44,9 @@ for n in (0, 1, 2, 40):
     ask(Kind.WRITE_CODES, text, source="json", target="json")
     ask(Kind.WRITE_CODES, bytes(n * 512), source="raw", target="npz")
     ask(Kind.ENCODE, bytes(n * 512), shape=[n, 128])
-assert len(before) >= 6 and all(before.values()), before
+# Training walks the tree by itself, which serving does not.
+cold = {name for name, count in before.items() if not count}
+assert cold <= {"service.engine.kernels.tree.walk"}, cold
 assert signatures() == before, (before, signatures())
 """
 
