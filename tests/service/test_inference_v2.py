@@ -180,7 +180,7 @@ def test_openapi_tells_the_body_and_every_error_of_inference(client: httpx.Clien
         assert set(content) == {"application/json", "application/octet-stream"}
         assert "$ref" not in json.dumps(content)
         assert set(infer["responses"]) == {
-            *("200", "400", "404", "413", "415", "422", "429", "503", "504")
+            *("200", "400", "404", "408", "413", "415", "422", "429", "431", "503", "504")
         }
 
 
