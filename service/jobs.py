@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
-from service.engine import Codes
 from service.wire import Fields, Frame, Kind
 
-__all__ = ["GridCodes", "Job", "Outcome", "PoolState", "State", "Timings", "WorkerState"]
+__all__ = ["Job", "Outcome", "PoolState", "State", "Timings", "WorkerState"]
 
 Value = TypeVar("Value")
 
@@ -35,15 +34,6 @@ class Outcome(Generic[Value]):
 
     value: Value
     timings: Timings
-
-
-@dataclass(frozen=True)
-class GridCodes:
-    """Codes of an image's dense grid, row by row."""
-
-    codes: Codes
-    rows: int
-    cols: int
 
 
 @dataclass(slots=True, eq=False)

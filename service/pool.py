@@ -21,7 +21,7 @@ from service.engine import BundleError, Codes, LeafcodeError, Prediction
 from service.engine.arrays import Float32Array
 from service.errors import WorkerLostError
 from service.inference.requests import BatchLimits
-from service.jobs import GridCodes, Outcome, PoolState
+from service.jobs import Outcome, PoolState
 from service.place import Place, Stock
 from service.repository import Model, ModelKey
 from service.settings import Settings
@@ -182,14 +182,6 @@ class Pool:
         raw = descriptors.astype(np.float32, copy=False).tobytes()
         done = await self._dispatcher.run(Kind.ENCODE, fields, raw, patience)
         return Outcome(_codes(done.value), done.timings)
-
-    async def encode_image(
-        self, model: ModelKey, data: bytes, patience: float | None = None
-    ) -> Outcome[GridCodes]:
-        """Encoded image -> the sparse codes of its dense grid."""
-        done = await self._dispatcher.run(Kind.ENCODE_IMAGE, _fields(model), data, patience)
-        rows, cols = done.value.fields["grid"]
-        return Outcome(GridCodes(_codes(done.value), rows, cols), done.timings)
 
     async def pack_json(
         self, body: bytes, limits: BatchLimits, patience: float | None = None

@@ -52,8 +52,7 @@ class Kind(IntEnum):
     SCORES = 5
     ENCODE = 6
     WRITE_CODES = 7
-    ENCODE_IMAGE = 8
-    PACK_JSON = 9
+    PACK_JSON = 8
     DONE = 20
     FAILED = 21
 

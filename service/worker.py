@@ -116,7 +116,6 @@ class Desk:
             Kind.CLASSIFY: self._classify,
             Kind.SCORES: self._scores,
             Kind.ENCODE: self._encode,
-            Kind.ENCODE_IMAGE: self._encode_image,
             Kind.PACK_JSON: lambda frame, _: _pack_json(frame),
             Kind.WRITE_CODES: self._write_codes,
         }
@@ -173,14 +172,6 @@ class Desk:
         codes = self._engine(frame).encode(descriptors)
         watch.lap("coding")
         return _columns(codes)
-
-    def _encode_image(self, frame: Frame, watch: Stopwatch) -> Answer:
-        engine = self._engine(frame)
-        descriptors, grid = describe_image(engine, bytes(frame.body), self._plan.limits, watch)
-        codes = engine.encode(descriptors)
-        watch.lap("coding")
-        fields, body = _columns(codes)
-        return {**fields, "grid": grid}, body
 
     def _write_codes(self, frame: Frame, watch: Stopwatch) -> Answer:
         engine, body, source = self._engine(frame), bytes(frame.body), frame.fields["source"]

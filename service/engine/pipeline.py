@@ -64,7 +64,6 @@ class FeatureExtractor:
     def _encode(self, descriptors: Descriptors) -> Codes:
         leaf_ids = np.empty(len(descriptors), np.int32)
         codes = Codes.empty(leaf_ids, self.config.nonzeros)
-
         lengths = np.empty(len(descriptors), np.float32)
 
         def fill(begin: int, end: int) -> None:
@@ -72,8 +71,9 @@ class FeatureExtractor:
             if isinstance(self.hash, Tree):
                 encode_by_tree(descriptors, place, (self.hash, self.coder), codes, lengths)
             else:
-                leaf_ids[place] = self.hash.route(descriptors.part(place))
-                lengths[place] = self.coder.encode_into(codes, place, descriptors.part(place))
+                part = descriptors.part(place)
+                leaf_ids[place] = self.hash.route(part)
+                lengths[place] = self.coder.encode_into(codes, place, part)
 
         self.threads.split(fill, len(descriptors))
         _check_lengths(lengths)

@@ -54,9 +54,8 @@ def _own_cores(count: int) -> SimpleQueue[int]:
 def _pin(cores: SimpleQueue[int]) -> None:
     """Keep this thread to a core of its own.
 
-    Left to the system, two threads that wake for a few milliseconds often share a core:
-    6.1 instead of 4.2 ms to code a photograph. A process that may use more cores than it has
-    threads does not know which of them others use.
+    Left to the system, two threads that wake for a few milliseconds may share one. A process
+    that may use more cores than it has threads does not know which of them others use.
     """
     with contextlib.suppress(Empty, OSError):
         os.sched_setaffinity(0, {cores.get_nowait()})  # of this thread, on Linux

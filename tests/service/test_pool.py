@@ -116,10 +116,11 @@ def test_operations_give_what_the_engine_gives(models: Path) -> None:
             codes, plain = await pool.encode(TINY, descriptors), engine.encode(descriptors)
             for column in ("leaf_ids", "atom_ids", "values"):
                 np.testing.assert_array_equal(getattr(codes.value, column), getattr(plain, column))
-            grid = (await pool.encode_image(TINY, PNG)).value
-            shape = engine.describe(engine.decode(PNG)).shape
-            assert (grid.rows, grid.cols) == shape[:2]
-            assert grid.codes.leaf_ids.shape == (grid.rows * grid.cols,)
+            forms = CodeForms("image", "json")
+            found = json.loads((await pool.write_codes(TINY, PNG, forms)).value)
+            rows, cols, _ = engine.describe(engine.decode(PNG)).shape
+            assert found["grid"] == {"rows": rows, "cols": cols}
+            assert len(found["leaf_ids"]) == rows * cols
             body = json.dumps({"descriptors": descriptors.tolist()}).encode()
             rendered = json.loads((await pool.write_codes(TINY, body, AS_JSON)).value)
             assert rendered["values"] == plain.values.tolist()

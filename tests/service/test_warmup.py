@@ -37,7 +37,6 @@ for data in (pictures.png(), pictures.jpeg(pictures.disc(200, 300)),
              pictures.png(pictures.noise(20, 20))):
     ask(Kind.CLASSIFY, data, top_k=5)
     ask(Kind.SCORES, data)
-    ask(Kind.ENCODE_IMAGE, data)
     ask(Kind.WRITE_CODES, data, source="image", target="npz")
 for n in (0, 1, 2, 40):
     text = json.dumps({"descriptors": [[0.5] * 128] * n}).encode()
