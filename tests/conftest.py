@@ -1,5 +1,6 @@
 """A data set that we draw ourselves and a bundle trained on it, once for all tests."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,10 @@ from tests.service import processes
 from trainer.cli import main
 
 SMALL = ("--samples", "6000", "--atoms", "64", "--nonzeros", "3", "--iterations", "3")
+
+# A shell that starts the tests in the background has SIGINT ignored, which all processes
+# below would inherit: those that a test interrupts would never end.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
