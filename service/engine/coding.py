@@ -45,6 +45,10 @@ class Codes:
         shape = (len(leaf_ids), nonzeros)
         return cls(leaf_ids, np.empty(shape, np.int32), np.empty(shape, np.float32))
 
+    def part(self, place: slice) -> "Codes":
+        """Those at `place`, where they lie."""
+        return Codes(self.leaf_ids[place], self.atom_ids[place], self.values[place])
+
 
 @dataclass(frozen=True)
 class Coder:
@@ -75,21 +79,21 @@ class Coder:
         descriptors = Descriptors.of(descriptors)
         codes = Codes.empty(leaf_ids, self.table.shape[1])
         for place, part in descriptors.parts():
-            self.encode_into(codes, place, part)
+            self.encode_into(codes.part(place), part)
         return codes
 
-    def encode_into(self, codes: Codes, place: slice, part: Descriptors) -> Float32Array:
-        """Fill the rows `place` of `codes`, whose leaf ids are known; the lengths."""
+    def encode_into(self, codes: Codes, part: Descriptors) -> Float32Array:
+        """Fill `codes`, whose leaf ids are known; the lengths of the descriptors."""
         lines = self.lines
         solve_codes(
             *part.fixed,
-            frozen(codes.leaf_ids[place]),
+            frozen(codes.leaf_ids),
             lines.table,
             lines.inverses,
             lines.atoms,
             lines.atom_scales,
-            codes.atom_ids[place],
-            codes.values[place],
+            codes.atom_ids,
+            codes.values,
         )
         return part.fixed.lengths
 

@@ -14,18 +14,13 @@ __all__ = ["encode_by_tree"]
 
 
 def encode_by_tree(
-    descriptors: Descriptors,
-    place: slice,
-    model: tuple[Tree, Coder],
-    codes: Codes,
-    lengths: Float32Array,
+    descriptors: Descriptors, tree: Tree, coder: Coder, codes: Codes, lengths: Float32Array
 ) -> None:
-    """Fill the rows `place` of codes and lengths (n,) from the descriptors there."""
-    tree, coder = model
+    """Fill codes and lengths (n,) from n descriptors."""
     lines = coder.lines
     encode_runs(
         descriptors.flat,
-        descriptors.starts[place],
+        descriptors.starts,
         descriptors.stride,
         descriptors.longest,
         tree.directions,
@@ -35,8 +30,8 @@ def encode_by_tree(
         lines.inverses,
         lines.atoms,
         lines.atom_scales,
-        lengths[place],
-        codes.leaf_ids[place],
-        codes.atom_ids[place],
-        codes.values[place],
+        lengths,
+        codes.leaf_ids,
+        codes.atom_ids,
+        codes.values,
     )

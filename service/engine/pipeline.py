@@ -8,6 +8,8 @@ they cannot drift apart.
 
 import logging
 import os
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -59,25 +61,55 @@ class FeatureExtractor:
 
     def encode(self, descriptors: Float32Array) -> Codes:
         """Descriptors (n, 128) -> codes; refuses what is not finite or not 128 wide."""
-        return self._encode(Descriptors.of(_valid_descriptors(descriptors)))
+        found = Descriptors.of(_valid_descriptors(descriptors))
 
-    def _encode(self, descriptors: Descriptors) -> Codes:
-        leaf_ids = np.empty(len(descriptors), np.int32)
-        codes = Codes.empty(leaf_ids, self.config.nonzeros)
-        lengths = np.empty(len(descriptors), np.float32)
+        def fill(codes: Codes, lengths: Float32Array, begin: int, end: int) -> None:
+            self._encode_into(codes, lengths, slice(begin, end), found.part(slice(begin, end)))
 
-        def fill(begin: int, end: int) -> None:
-            place = slice(begin, end)
-            if isinstance(self.hash, Tree):
-                encode_by_tree(descriptors, place, (self.hash, self.coder), codes, lengths)
-            else:
-                part = descriptors.part(place)
-                leaf_ids[place] = self.hash.route(part)
-                lengths[place] = self.coder.encode_into(codes, place, part)
+        return self._coded(fill, len(found))
 
-        self.threads.split(fill, len(descriptors))
+    def encode_image(
+        self, gray: Float32Array, watch: Stopwatch | None = None
+    ) -> tuple[Codes, tuple[int, int]]:
+        """Grey image (h, w) -> codes of its descriptors, and their grid (rows, cols).
+
+        Each thread describes the rows that it codes: they are still in its cache, and
+        waking it takes long. `watch` tells of the first thread.
+        """
+        height, width = gray.shape
+        rows, cols = sift.grid_shape(height, width, self.config.descriptor)
+
+        def fill(codes: Codes, lengths: Float32Array, begin: int, end: int) -> None:
+            descriptors = sift.locate(gray, self.config.descriptor, begin, end).descriptors
+            if watch is not None and begin == 0:
+                watch.lap("sift")
+            self._encode_into(codes, lengths, slice(begin * cols, end * cols), descriptors)
+
+        codes = self._coded(fill, rows, cols)
+        if watch is not None:
+            watch.lap("coding")
+        return codes, (rows, cols)
+
+    def _coded(
+        self, fill: Callable[[Codes, Float32Array, int, int], None], size: int, width: int = 1
+    ) -> Codes:
+        """Codes of `size` rows of `width` descriptors, filled by all threads."""
+        codes = Codes.empty(np.empty(size * width, np.int32), self.config.nonzeros)
+        lengths = np.empty(size * width, np.float32)
+        self.threads.split(partial(fill, codes, lengths), size)
         _check_lengths(lengths)
         return codes
+
+    def _encode_into(
+        self, codes: Codes, lengths: Float32Array, place: slice, descriptors: Descriptors
+    ) -> None:
+        """Fill the rows `place` of codes and lengths from the descriptors that belong there."""
+        codes = codes.part(place)
+        if isinstance(self.hash, Tree):
+            encode_by_tree(descriptors, self.hash, self.coder, codes, lengths[place])
+        else:
+            codes.leaf_ids[:] = self.hash.route(descriptors)
+            lengths[place] = self.coder.encode_into(codes, descriptors)
 
     def pool(self, codes: Codes, grid: tuple[int, int]) -> Float32Array:
         """Codes of a grid of (rows, cols) descriptors -> pooled vector (n_features,)."""
@@ -94,11 +126,7 @@ class FeatureExtractor:
         watch = watch or Stopwatch()
         gray = self.decode(data, limits)
         watch.lap("decode")
-        rows, cols, descriptors = sift.locate(gray, self.config.descriptor, self.threads)
-        watch.lap("sift")
-        codes = self._encode(descriptors)
-        watch.lap("coding")
-        pooled = self.pool(codes, (rows, cols))
+        pooled = self.pool(*self.encode_image(gray, watch))
         watch.lap("pooling")
         return pooled
 

@@ -16,7 +16,6 @@ from service.engine.config import DESCRIPTOR_WIDTH, Descriptor
 from service.engine.errors import BrokenImageError
 from service.engine.fixedpoint import Descriptors
 from service.engine.kernels.sift import build_feature_map, clamp_descriptors, sum_patches
-from service.engine.threads import ONE_THREAD, Threads
 
 __all__ = [
     "SMALLEST_SIDE",
@@ -95,7 +94,12 @@ _PATCH_WEIGHTS = frozen(_patch_weights())
 
 
 def grid_shape(height: int, width: int, descriptor: Descriptor) -> tuple[int, int]:
-    """Rows and columns of descriptors in an image of this size."""
+    """Rows and columns of descriptors in an image of this size; there must be one."""
+    if min(height, width) < SMALLEST_SIDE:
+        raise BrokenImageError(
+            f"the image is {width}x{height} pixels at working size, "
+            f"expected at least {SMALLEST_SIDE}x{SMALLEST_SIDE} for one descriptor"
+        )
     step = STEPS[descriptor]
     return (height - SMALLEST_SIDE) // step + 1, (width - SMALLEST_SIDE) // step + 1
 
@@ -106,29 +110,39 @@ def describe(gray: Float32Array, descriptor: Descriptor) -> Float32Array:
     return descriptors.joined().reshape(rows, cols, DESCRIPTOR_WIDTH)
 
 
-def locate(gray: Float32Array, descriptor: Descriptor, threads: Threads = ONE_THREAD) -> Grid:
-    """The same descriptors where they lie, for whoever reads each of them once."""
+def locate(
+    gray: Float32Array, descriptor: Descriptor, begin: int = 0, end: int | None = None
+) -> Grid:
+    """The same descriptors where they lie, for whoever reads each of them once.
+
+    Only rows `begin` to `end` of the grid, if so wished: they depend on no other pixels
+    than those of their patches.
+    """
     height, width = gray.shape
-    if min(height, width) < SMALLEST_SIDE:
-        raise BrokenImageError(
-            f"the image is {width}x{height} pixels at working size, "
-            f"expected at least {SMALLEST_SIDE}x{SMALLEST_SIDE} for one descriptor"
-        )
-    grid = grid_shape(height, width, descriptor)
+    rows, cols = grid_shape(height, width, descriptor)
+    last = rows if end is None else end
+    step, (top, left) = STEPS[descriptor], _margin(gray, descriptor)
+    patches = gray[top + step * begin : top + step * (last - 1) + SMALLEST_SIDE, left:]
+    grid = (last - begin, cols)
+    return Grid(
+        *grid, _fast(patches, grid) if descriptor == "fast-sift" else _lazebnik(patches, grid)
+    )
+
+
+def _margin(gray: Float32Array, descriptor: Descriptor) -> tuple[int, int]:
+    """Rows and columns before the first patch."""
     if descriptor == "fast-sift":
-        return Grid(*grid, _fast(gray, grid, threads))
-    return Grid(*grid, _lazebnik(gray, grid))
+        return 0, 0
+    # What the grid leaves over is left out on both sides, as in Lazebnik's code.
+    top, left = ((side - SMALLEST_SIDE) % STEPS[descriptor] // 2 for side in gray.shape)
+    return top, left
 
 
-def _fast(gray: Float32Array, grid: tuple[int, int], threads: Threads) -> Descriptors:
+def _fast(gray: Float32Array, grid: tuple[int, int]) -> Descriptors:
     """Descriptors where they lie in the feature map."""
     rows, cols = grid
     features = aligned_empty((rows + 6, 2, (cols + 7) // 2, _BANDS), np.float32)
-
-    def fill(begin: int, end: int) -> None:
-        build_feature_map(frozen(gray), _SMOOTH, _DERIVE, _DIRECTIONS, begin, features[begin:end])
-
-    threads.split(fill, rows + 6)
+    build_feature_map(frozen(gray), _SMOOTH, _DERIVE, _DIRECTIONS, features)
     return Descriptors(
         frozen(features.reshape(-1)), _starts(rows, cols), 2 * features[0].size, NORM_THRESHOLD
     )
@@ -144,13 +158,10 @@ def _starts(rows: int, cols: int) -> UInt64Array:
 
 
 def _lazebnik(gray: Float32Array, grid: tuple[int, int]) -> Descriptors:
-    step = STEPS["lazebnik-sift"]
-    # What the grid leaves over is left out on both sides, as in Lazebnik's code.
-    top, left = ((side - SMALLEST_SIDE) % step // 2 for side in gray.shape)
     rows, cols = grid
     sums = np.zeros((rows, DESCRIPTOR_WIDTH, cols), np.float32)
     descriptors = np.empty((rows, cols, DESCRIPTOR_WIDTH), np.float32)
-    centred = frozen(gray[top:, left:])
-    sum_patches(centred, _SMOOTH, _DERIVE, _DIRECTIONS, _PATCH_WEIGHTS, step, sums)
+    step = STEPS["lazebnik-sift"]
+    sum_patches(frozen(gray), _SMOOTH, _DERIVE, _DIRECTIONS, _PATCH_WEIGHTS, step, sums)
     clamp_descriptors(frozen(sums), NORM_THRESHOLD, LARGEST_VALUE, descriptors)
     return Descriptors.of(descriptors.reshape(rows * cols, DESCRIPTOR_WIDTH))

@@ -11,7 +11,7 @@ __all__ = ["join_runs", "quantise_block", "quantise_runs"]
 # Constants of the type of an index: numba checks signed ones for being negative, inside
 # the loop, which keeps it from becoming SIMD.
 _RUN = np.uint64(32)
-_NONE, _TWO, _THREE, _FOUR = np.uint64(0), np.uint64(2), np.uint64(3), np.uint64(4)
+_NONE, _TWO, _THREE = np.uint64(0), np.uint64(2), np.uint64(3)
 _BLOCK = np.uint64(16)
 
 _SMALLEST, _LARGEST = np.int32(-32768), np.int32(32767)
@@ -105,14 +105,21 @@ def join_runs(
     """The descriptors themselves, those over `longest` scaled down to it. -> (n, 128)."""
     step = np.uint64(stride)
     for i in range(np.uint64(starts.shape[0])):
+        a = starts[i]
+        b, c, d = a + step, a + step + step, a + step + step + step
         squared = np.float32(0)
-        for run in range(_FOUR):
-            for k in range(_RUN):
-                value = flat[starts[i] + run * step + k]
-                squared += value * value
+        for k in range(_RUN):
+            squared += (
+                flat[a + k] * flat[a + k]
+                + flat[b + k] * flat[b + k]
+                + flat[c + k] * flat[c + k]
+                + flat[d + k] * flat[d + k]
+            )
         scale = np.float32(1)
         if squared > longest * longest:
             scale = np.float32(longest / np.sqrt(squared))
-        for run in range(_FOUR):
-            for k in range(_RUN):
-                descriptors[i, run * _RUN + k] = flat[starts[i] + run * step + k] * scale
+        for k in range(_RUN):
+            descriptors[i, k] = flat[a + k] * scale
+            descriptors[i, _RUN + k] = flat[b + k] * scale
+            descriptors[i, _TWO * _RUN + k] = flat[c + k] * scale
+            descriptors[i, _THREE * _RUN + k] = flat[d + k] * scale

@@ -117,14 +117,13 @@ def build_feature_map(
     smooth: Float32Array,
     derive: Float32Array,
     directions: Float32Array,
-    first: int,
     features: Float32Array,
 ) -> None:
-    """Filters, bands, 2x2 sum-subsampling and 2x2 smoothing, for some rows of the map.
+    """Filters, bands, 2x2 sum-subsampling and 2x2 smoothing.
 
     Cells of even columns come before those of odd ones, because a descriptor takes every
-    second cell of a row: four cells that lie side by side like this. gray (h, w);
-    features (rows, 2, ⌈cols / 2⌉, 8) are the rows from `first`; cols is (w - 4) // 2 - 1.
+    second cell of a row: four cells that lie side by side like this. gray (h, w) ->
+    features (rows, 2, ⌈cols / 2⌉, 8), where cols is (w - 4) // 2 - 1.
     """
     width = gray.shape[1]
     rows, cols = features.shape[0], (width - 4) // 2 - 1
@@ -137,7 +136,7 @@ def build_feature_map(
     current = np.empty((8, cols), np.float32)
     cells = np.empty((8, cols), np.float32)
     for row in range(rows + 1):
-        y = 2 * (first + row)
+        y = 2 * row
         _filter_row(gray, y, smooth, derive, columns, upper)
         _filter_row(gray, y + 1, smooth, derive, columns, lower)
         _join_bands(upper, lower, inverses, directions, bands)

@@ -39,14 +39,15 @@ def walk_block(
     """
     width = np.uint64(directions.shape[1])
     nodes[:] = 0
-    for _ in range(depth):
+    for level in range(1, depth + 1):
         if width == _LANES:  # SIFT's, a sixth faster than the loop over columns
             for i in range(size):
                 node = nodes[i]
                 right = dot(directions, row + i, vectors, node, _NONE) > cuts[node]
                 child = node + node + _ONE + np.uint64(right)
-                for offset in range(_NONE, _ROW_BYTES, _LINE):
-                    prefetch(vectors, child, offset)
+                if level < depth:
+                    for offset in range(_NONE, _ROW_BYTES, _LINE):
+                        prefetch(vectors, child, offset)
                 nodes[i] = child
         else:
             for i in range(size):

@@ -9,6 +9,7 @@ from hypothesis.extra import numpy as hnp
 
 from service.engine import BrokenImageError, sift
 from service.engine.arrays import Float32Array, frozen
+from service.engine.config import Descriptor
 from service.engine.kernels.sift import _add_bands, build_feature_map
 from tests import reference
 from tests.reference import EPSILON
@@ -48,7 +49,7 @@ def features_of(gray: Float32Array) -> Float32Array:
     height, width = gray.shape
     rows, cols = sift.grid_shape(height, width, "fast-sift")
     halves = np.empty((rows + 6, 2, (cols + 7) // 2, 8), np.float32)
-    build_feature_map(frozen(gray), sift._SMOOTH, sift._DERIVE, sift._DIRECTIONS, 0, halves)
+    build_feature_map(frozen(gray), sift._SMOOTH, sift._DERIVE, sift._DIRECTIONS, halves)
     features = np.empty((rows + 6, cols + 6, 8), np.float32)
     features[:, ::2] = halves[:, 0]
     features[:, 1::2] = halves[:, 1, : (cols + 6) // 2]
@@ -239,3 +240,19 @@ def test_describe_leaves_its_input_alone() -> None:
     before = gray.copy()
     describe(gray)
     np.testing.assert_array_equal(gray, before)
+
+
+@pytest.mark.parametrize("descriptor", ["fast-sift", "lazebnik-sift"])
+@pytest.mark.parametrize(("height", "width"), [(40, 31), (41, 44), (42, 33), (43, 20)])
+def test_some_rows_of_the_grid_are_those_of_the_whole(
+    descriptor: Descriptor, height: int, width: int
+) -> None:
+    gray = random_gray(np.random.default_rng(1), height, width)
+    rows, cols, whole = sift.locate(gray, descriptor)
+    expected = whole.joined().reshape(rows, cols, 128)
+    for begin, end in [(0, 1), (1, 3), (2, rows), (rows - 1, rows)]:
+        found = sift.locate(gray, descriptor, begin, end)
+        assert (found.rows, found.cols) == (end - begin, cols)
+        np.testing.assert_array_equal(
+            found.descriptors.joined().reshape(-1, cols, 128), expected[begin:end]
+        )
