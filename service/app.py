@@ -14,6 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from service import __version__
 from service.body_guard import BodyGuard, BodyLimits
 from service.context import Context
+from service.express import Endpoint, Express
 from service.in_flight import InFlight, RequestCount
 from service.keys import RequireKey, read_keys
 from service.metrics import Metrics, PoolCollector
@@ -74,6 +75,12 @@ def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
 
 def _surround(app: FastAPI, settings: Settings, tracing: Tracing, requests: RequestCount) -> None:
     """Add the middleware; the last one added is the outermost."""
+    if not tracing.active:  # FastAPI's spans tell of what it does
+        endpoints: dict[str, Endpoint] = {
+            "/v1/classify": classify.classify,
+            "/v1/codes": codes.encode,
+        }
+        app.add_middleware(Express, endpoints=endpoints)
     app.add_middleware(BodyGuard, limits=BodyLimits.of(settings))
     app.add_middleware(InFlight, count=requests)
     keys = read_keys(settings)

@@ -9,7 +9,7 @@ request was answered early: that may not take longer than headers may.
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -23,6 +23,8 @@ __all__ = ["Doorkeeper", "HeaderLimits"]
 logger = logging.getLogger(__name__)
 
 _MOST_HEADERS = 100
+# "100 Continue", which a client waits for before it sends its body.
+_INTERIM = b"HTTP/1.1 1"
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,11 @@ class Doorkeeper(HttpToolsProtocol):
             raise self._refused
         self._in_headers = False
         self._disarm()
+        before = self.cycle
         super().on_headers_complete()
+        # The answer to HEAD has nothing that could follow its headers.
+        if self.cycle is not None and self.cycle is not before and self.scope["method"] != "HEAD":
+            self.cycle.transport = cast("asyncio.Transport", _JoinedWrites(self.transport))
 
     def on_message_complete(self) -> None:
         """A request ends; what follows it is another one's."""
@@ -147,3 +153,33 @@ class Doorkeeper(HttpToolsProtocol):
         head += [name + b": " + value + b"\r\n" for name, value in response.raw_headers]
         self.transport.write(b"".join([*head, b"\r\n", bytes(response.body)]))
         self.transport.close()
+
+
+class _JoinedWrites:
+    """What uvicorn writes to for one answer: its headers wait for the first bytes behind them.
+
+    Written apart they are two system calls, two packets and two wake-ups of the client.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+        self._begun = False
+
+    def write(self, data: bytes) -> None:
+        """Keep the headers; write everything else, behind them if they wait."""
+        if self._begun or data.startswith(_INTERIM):
+            head, self._head = self._head, b""
+            self._transport.write(head + data if head else data)
+        else:
+            self._head, self._begun = data, True
+
+    def is_closing(self) -> bool:
+        """Whether the connection ends."""
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        """End the connection once all is written."""
+        if self._head:
+            self._transport.write(self._head)
+        self._transport.close()

@@ -39,16 +39,27 @@ async def while_connected(
     """
     if not context.pool.would_wait:
         return await work
-    worker = asyncio.ensure_future(work)
-    watcher = asyncio.ensure_future(_disconnected(request))
+    here, gone, waiting = asyncio.current_task(), False, True
+    assert here is not None  # noqa: S101
+
+    def leave(watcher: asyncio.Task[None]) -> None:
+        nonlocal gone
+        if waiting and not watcher.cancelled():
+            gone = True
+            here.cancel()
+
+    watcher = asyncio.create_task(_disconnected(request))
+    watcher.add_done_callback(leave)
     try:
-        await asyncio.wait({worker, watcher}, return_when=asyncio.FIRST_COMPLETED)
-        if not worker.done():
-            raise ClientDisconnect
-        return worker.result()
+        return await work
+    except asyncio.CancelledError:
+        if not gone:
+            raise
+        here.uncancel()
+        raise ClientDisconnect from None
     finally:
+        waiting = False
         watcher.cancel()
-        worker.cancel()
 
 
 async def _disconnected(request: Request) -> None:

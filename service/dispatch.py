@@ -95,7 +95,7 @@ class Dispatcher:
         self, kind: Kind, fields: Fields, bodies: Sequence[bytes], seconds: float | None
     ) -> list[Job]:
         """All of the jobs, or the error that refuses all of them."""
-        self._admit(bodies)
+        self.check_room(bodies)
         now, longest = self._loop.time(), float(self._settings.deadline_seconds)
         deadline = now + (longest if seconds is None else min(seconds, longest))
         jobs = []
@@ -106,7 +106,8 @@ class Dispatcher:
             self._hand_out(job)
         return jobs
 
-    def _admit(self, bodies: Sequence[bytes]) -> None:
+    def check_room(self, bodies: Sequence[bytes] = (b"",)) -> None:
+        """Raise what refuses jobs with these bodies now."""
         if not self.accepting:
             self.refusals["not-ready"] += 1
             raise NotReadyError("the service is starting or stopping, try again in a moment")

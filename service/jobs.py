@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from service.wire import Fields, Frame, Kind
 
@@ -16,8 +16,7 @@ Value = TypeVar("Value")
 State = Literal["starting", "loading", "idle", "busy", "reloading", "silent", "waiting"]
 
 
-@dataclass(frozen=True)
-class Timings:
+class Timings(NamedTuple):
     """Where the time of one job went, in seconds."""
 
     queue: float
@@ -28,8 +27,7 @@ class Timings:
     """The engine's stages that ran, by their names in `service.engine.STAGES`."""
 
 
-@dataclass(frozen=True)
-class Outcome(Generic[Value]):
+class Outcome(NamedTuple, Generic[Value]):
     """A result, and where its time went."""
 
     value: Value

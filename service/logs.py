@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal
 
 from PIL import Image
@@ -32,7 +33,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line: whatever could end it is escaped."""
         line: dict[str, object] = {
-            "time": _time(record, utc=True),
+            "time": f"{_utc(int(record.created))}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -48,7 +49,7 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, or more for a traceback, which nobody can mistake for another record."""
-        line = f"{_time(record)} {record.levelname} {_escaped(record.getMessage())}"
+        line = f"{_local(int(record.created))} {record.levelname} {_escaped(record.getMessage())}"
         if record.exc_info:
             for row in self.formatException(record.exc_info).splitlines():
                 line += f"\n    | {_escaped(row)}"
@@ -61,6 +62,8 @@ def start_logging(level: LogLevel, format_: LogFormat = "text") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextLines() if plain else JsonLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # Neither format tells them, and to find them out takes longer than to format a line.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     # Its messages repeat ours, except for warnings.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     # Our own limit refuses such an image right after Pillow has warned about it.
@@ -76,11 +79,14 @@ def _dumps(line: dict[str, object]) -> str:
     return text if text and text.isascii() else json.dumps(line, default=str)
 
 
-def _time(record: logging.LogRecord, *, utc: bool = False) -> str:
-    moment = time.gmtime(record.created) if utc else time.localtime(record.created)
-    if utc:
-        return f"{time.strftime('%Y-%m-%dT%H:%M:%S', moment)}.{int(record.msecs):03d}Z"
-    return time.strftime("%H:%M:%S", moment)
+@lru_cache(maxsize=1)
+def _local(second: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(second))
+
+
+@lru_cache(maxsize=1)
+def _utc(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
 def _fields(record: logging.LogRecord) -> Mapping[str, object]:

@@ -6,12 +6,11 @@ its timings, and every request is counted.
 """
 
 import logging
-import os
+import random
 import re
 import time
 from urllib.parse import quote
 
-from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -44,7 +43,7 @@ class RequestTrace:
             await self.app(scope, receive, send)
             return
         start = time.perf_counter()
-        tally = open_tally(scope, _request_id(Headers(scope=scope)))
+        tally = open_tally(scope, _request_id(scope))
 
         async def send_with_tally(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -79,9 +78,15 @@ class RequestTrace:
             _log(scope, route, tally, seconds)
 
 
-def _request_id(headers: Headers) -> str:
-    given = headers.get("X-Request-Id", "")
-    return given if _REQUEST_ID.fullmatch(given) else os.urandom(16).hex()
+def _request_id(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            given = value.decode("latin-1")
+            if _REQUEST_ID.fullmatch(given):
+                return str(given)
+            break
+    # It tells requests apart and keeps nothing secret.
+    return f"{random.getrandbits(128):032x}"
 
 
 def _route(scope: Scope) -> str:
@@ -90,13 +95,13 @@ def _route(scope: Scope) -> str:
 
 
 def _server_timing(tally: Tally, seconds: float) -> bytes:
-    stages = {**tally.milliseconds(), "total": round(seconds * 1e3, 3)}
+    stages = tally.milliseconds(seconds)
     return ", ".join([f"{stage};dur={value}" for stage, value in stages.items()]).encode()
 
 
 def _log(scope: Scope, route: str, tally: Tally, seconds: float) -> None:
     # The path arrives decoded; quoted again, a line feed in it cannot forge a log line.
-    path = quote(scope["path"])
+    path = route if scope["path"] == route else quote(scope["path"])
     fields: dict[str, object] = {
         "request_id": tally.request_id,
         "method": scope["method"],
@@ -105,7 +110,7 @@ def _log(scope: Scope, route: str, tally: Tally, seconds: float) -> None:
         "status": tally.status,
         "bytes_in": tally.bytes_in,
         "bytes_out": tally.bytes_out,
-        "ms": {**tally.milliseconds(), "total": round(seconds * 1e3, 3)},
+        "ms": tally.milliseconds(seconds),
     }
     if tally.model is not None:
         fields |= {"model": tally.model.name, "model_version": tally.model.version}

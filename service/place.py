@@ -10,7 +10,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from service import wire
@@ -83,7 +83,10 @@ class Place:
         self._supervisor = supervisor
         self._stock = stock
         self._held: list[Fields] = []
-        self._state = WorkerState(plan.number, plan.cores, None, "starting", "it starts", 0)
+        self._state: State = "starting"
+        self._reason = "it starts"
+        self._pid: int | None = None
+        self._restarts = 0
         self._link: Link | None = None
         self._pause: asyncio.Future[None] | None = None
         self._pinged: float | None = None
@@ -94,7 +97,10 @@ class Place:
     @property
     def state(self) -> WorkerState:
         """The worker at this moment."""
-        return self._state
+        plan = self._plan
+        return WorkerState(
+            plan.number, plan.cores, self._pid, self._state, self._reason, self._restarts
+        )
 
     def work_on(self, job: Job) -> None:
         """Send a job to the idle worker."""
@@ -105,17 +111,17 @@ class Place:
 
     def kill(self, reason: str) -> None:
         """End the worker; another one takes the place."""
-        if self._state.pid is not None:
+        if self._pid is not None:
             logger.warning("worker %d is killed: %s", self._plan.number, reason)
             self._become("starting", reason)
             self._supervisor.on_unusable(self)
-            self._starter.kill(self._state.pid)
+            self._starter.kill(self._pid)
             if self._link is not None:
                 self._link.abort()
 
     def check(self) -> None:
         """Ping an idle worker; act on a ping that was not answered."""
-        if self._state.state not in ("idle", "silent") or self._link is None:
+        if self._state not in ("idle", "silent") or self._link is None:
             return
         if self._pinged is None:
             self._pinged = self._loop.time()
@@ -157,7 +163,8 @@ class Place:
     async def _start(self) -> None:
         self._held, self._link = [], Link(self._on_frame)
         pid = await start_worker(self._starter, self._plan, self._link)
-        self._become("loading", "it loads the models", pid)
+        self._pid = pid
+        self._become("loading", "it loads the models")
 
     async def catch_up(self) -> None:
         """Bring a worker in service to the present stock, between two jobs.
@@ -166,11 +173,11 @@ class Place:
         `WorkerLostError` if the worker did not survive it.
         """
         link = self._link
-        in_service = self._state.state in ("idle", "busy", "silent")
+        in_service = self._state in ("idle", "busy", "silent")
         if link is None or not in_service or self._next_step() is None:
             return
         await self._leave_service(link)
-        if self._state.state != "reloading":
+        if self._state != "reloading":
             return  # lost while at its last job
         if not await self._answers(link):
             return
@@ -180,12 +187,12 @@ class Place:
             self.kill(f"{error} while it loads another version")
             raise
         finally:
-            if self._state.state == "reloading":
+            if self._state == "reloading":
                 self._rest()
 
     async def _leave_service(self, link: Link) -> None:
         """No more jobs; returns when the present one is done, or the worker gone."""
-        if self._state.state == "idle":
+        if self._state == "idle":
             self._supervisor.on_unusable(self)
             self._become("reloading")
             return
@@ -231,8 +238,8 @@ class Place:
     def _be_ready(self) -> None:
         if not self.first_start.done():
             self.first_start.set_result(None)
-        if self._state.restarts:
-            logger.info("worker %d (pid %s) is ready again", self._plan.number, self._state.pid)
+        if self._restarts:
+            logger.info("worker %d (pid %s) is ready again", self._plan.number, self._pid)
         self._rest()
 
     def _rest(self) -> None:
@@ -255,7 +262,7 @@ class Place:
 
     def _on_pong(self) -> None:
         self._pinged = None
-        if self._state.state == "silent":
+        if self._state == "silent":
             self._rest()
 
     def _on_failed_start(self, error: Exception) -> None:
@@ -269,16 +276,16 @@ class Place:
         """Hand the job back, and wait until the process is gone from its cores."""
         self._supervisor.on_unusable(self)
         job, self._job, self._pinged = self._job, None, None
-        pid, link, self._link = self._state.pid, self._link, None
+        (pid, self._pid), (link, self._link) = (self._pid, None), (self._link, None)
         if link is not None:
             link.abort()
-        self._become("starting", self._state.reason or "its process ended", None)
+        self._become("starting", self._reason or "its process ended")
         if job is not None:
             self._supervisor.on_lost(job)
         if pid is not None:
             self._starter.kill(pid)
             self._log_end(pid, await self._end_of(pid))
-        self._state = replace(self._state, restarts=self._state.restarts + 1)
+        self._restarts += 1
 
     async def _end_of(self, pid: int) -> int | None:
         try:
@@ -295,11 +302,10 @@ class Place:
     async def _back_off(self) -> None:
         if self._failures > 1:
             delay = min(_FIRST_DELAY_SECONDS * 2 ** (self._failures - 2), _LONGEST_DELAY_SECONDS)
-            self._become("waiting", self._state.reason)
+            self._become("waiting", self._reason)
             await asyncio.sleep(delay)
-        self._become("starting", self._state.reason)
+        self._become("starting", self._reason)
 
-    def _become(self, state: State, reason: str = "", pid: int | None = -1) -> None:
-        """Change the state; the process stays the same unless one is given."""
-        pid = self._state.pid if pid == -1 else pid
-        self._state = replace(self._state, state=state, reason=reason, pid=pid)
+    def _become(self, state: State, reason: str = "") -> None:
+        """Change the state; the process stays the same."""
+        self._state, self._reason = state, reason

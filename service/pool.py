@@ -17,7 +17,7 @@ import numpy as np
 from service.code_forms import CodeForms
 from service.cores import deal, usable_cores
 from service.dispatch import Dispatcher
-from service.engine import BundleError, Codes, LeafcodeError, Prediction
+from service.engine import BundleError, Codes, LeafcodeError
 from service.engine.arrays import Float32Array
 from service.errors import WorkerLostError
 from service.inference.requests import BatchLimits
@@ -66,6 +66,10 @@ class Pool:
     def would_wait(self) -> bool:
         """Whether new work would have to queue."""
         return self._dispatcher.would_wait
+
+    def check_room(self) -> None:
+        """Raise what refuses a job at once, before its body is read."""
+        self._dispatcher.check_room()
 
     def state(self) -> PoolState:
         """What probes and metrics need to know."""
@@ -147,18 +151,18 @@ class Pool:
 
     async def classify(
         self, model: ModelKey, data: bytes, top_k: int, patience: float | None = None
-    ) -> Outcome[tuple[Prediction, ...]]:
-        """Encoded image -> the `top_k` best labels, best first."""
+    ) -> Outcome[bytes]:
+        """Encoded image -> JSON of the `top_k` best labels, best first."""
         fields = _fields(model, top_k=top_k)
-        return _ranked(await self._dispatcher.run(Kind.CLASSIFY, fields, data, patience))
+        return _written(await self._dispatcher.run(Kind.CLASSIFY, fields, data, patience))
 
     async def classify_many(
         self, model: ModelKey, images: Sequence[bytes], top_k: int, patience: float | None = None
-    ) -> list[Outcome[tuple[Prediction, ...]] | LeafcodeError]:
+    ) -> list[Outcome[bytes] | LeafcodeError]:
         """Images spread over the workers: accepted as one, answered or refused one by one."""
         fields = _fields(model, top_k=top_k)
         outcomes = await self._dispatcher.run_many(Kind.CLASSIFY, fields, images, patience)
-        return [item if isinstance(item, LeafcodeError) else _ranked(item) for item in outcomes]
+        return [item if isinstance(item, LeafcodeError) else _written(item) for item in outcomes]
 
     async def scores(
         self, model: ModelKey, data: bytes, patience: float | None = None
@@ -196,8 +200,7 @@ class Pool:
     ) -> Outcome[bytes]:
         """A body in one form -> codes in another, read and written in the worker."""
         fields = _fields(model, source=forms.source, target=forms.target)
-        done = await self._dispatcher.run(Kind.WRITE_CODES, fields, body, patience)
-        return Outcome(bytes(done.value.body), done.timings)
+        return _written(await self._dispatcher.run(Kind.WRITE_CODES, fields, body, patience))
 
     def _plans(self) -> list[Plan]:
         settings = self._settings
@@ -235,9 +238,8 @@ def _load_fields(key: ModelKey, model: Model) -> Fields:
     return _fields(key, path=str(model.path), digest=model.manifest.digest)
 
 
-def _ranked(done: Outcome[Frame]) -> Outcome[tuple[Prediction, ...]]:
-    ranked = done.value.fields["ranked"]
-    return Outcome(tuple(Prediction(label, chance) for label, chance in ranked), done.timings)
+def _written(done: Outcome[Frame]) -> Outcome[bytes]:
+    return Outcome(bytes(done.value.body), done.timings)
 
 
 def _scored(done: Outcome[Frame]) -> Outcome[Float32Array]:

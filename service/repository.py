@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from service.engine import BundleError, Manifest, read_bundle
@@ -81,15 +82,20 @@ class Repository:
             raise BundleError(f"{folder}: no bundle found, expected {_advice(folder)}")
         return cls(models)
 
-    @property
+    @cached_property
     def keys(self) -> list[ModelKey]:
         """What is loaded, by name and then by version."""
         return sorted(self.models)
 
-    @property
+    @cached_property
     def default_name(self) -> str:
         """The model of requests that name none: the first by name."""
         return self.keys[0].name
+
+    @cached_property
+    def default(self) -> Model:
+        """The highest version of that model."""
+        return self.find(self.default_name)
 
     def versions(self, name: str) -> list[int]:
         """Loaded versions of a model, lowest first; empty if it is unknown."""
@@ -97,6 +103,8 @@ class Repository:
 
     def find(self, name: str | None = None, version: int | None = None) -> Model:
         """A model by name; its highest version, and the default model, unless given."""
+        if name is None and version is None:
+            return self.default
         name = self.default_name if name is None else name
         versions = self.versions(name)
         if not versions:

@@ -7,6 +7,7 @@ and the pool stops after the last answer.
 
 import asyncio
 import errno
+import gc
 import logging
 import os
 import signal
@@ -80,6 +81,9 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say where."""
         await super().startup(sockets)
+        # What is here now stays: looking through it again and again for garbage would keep
+        # requests waiting, once in a while.
+        gc.freeze()
         for listener in sockets or ():
             logger.info("ready at %s (documentation: /docs)", _url(listener))
 

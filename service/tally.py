@@ -6,7 +6,7 @@ line, so that the three cannot tell different stories.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fastapi import Request
@@ -36,25 +36,25 @@ class Tally:
     observed: int = 0
     """When the last jobs were reported, in nanoseconds since 1970."""
 
-    def milliseconds(self) -> dict[str, float]:
-        """Time by stage: the longest wait in the queue, and the sums of the others.
+    stages: dict[str, float] = field(default_factory=dict)
+    """Milliseconds by stage, see `observe`."""
 
-        The images of one request wait side by side, but each takes its own time of a core.
-        """
-        if not self.jobs:
-            return {}
-        seconds = {"queue": max([job.queue for job in self.jobs])}
-        for job in self.jobs:
-            _add(seconds, job.stages)
-        return {stage: round(value * 1e3, 3) for stage, value in seconds.items()}
+    def milliseconds(self, total: float) -> dict[str, float]:
+        """Time by stage, and in all: `total` seconds have passed since the first byte."""
+        return {**self.stages, "total": round(total * 1e3, 3)}
 
 
 def observe(request: Request, model: Manifest, *jobs: Timings) -> None:
-    """Report the model of a request, and the timings of its jobs when they are done."""
+    """Report the model of a request, and the timings of its jobs when they are done.
+
+    The images of one request wait side by side, but each takes its own time of a core: the
+    longest wait in the queue counts, and the sums of the other stages.
+    """
     tally = tally_of(request.scope)
     if tally is not None:
         tally.model = model
         tally.jobs.extend(jobs)
+        tally.stages = _milliseconds(tally.jobs)
         tally.observed = time.time_ns()
 
 
@@ -71,6 +71,11 @@ def open_tally(scope: Scope, request_id: str) -> Tally:
     return tally
 
 
-def _add(total: dict[str, float], more: Mapping[str, float]) -> None:
-    for stage, seconds in more.items():
-        total[stage] = total.get(stage, 0.0) + seconds
+def _milliseconds(jobs: Sequence[Timings]) -> dict[str, float]:
+    if not jobs:
+        return {}
+    seconds = {"queue": max([job.queue for job in jobs])}
+    for job in jobs:
+        for stage, value in job.stages.items():
+            seconds[stage] = seconds.get(stage, 0.0) + value
+    return {stage: round(value * 1e3, 3) for stage, value in seconds.items()}

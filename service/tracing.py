@@ -61,6 +61,11 @@ class Tracing:
         return cls(provider)
 
     @property
+    def active(self) -> bool:
+        """Whether there are any traces."""
+        return self._provider is not None
+
+    @property
     def configuration(self) -> Any:
         """What FastAPI is told."""
         if self._provider is None:

@@ -7,12 +7,12 @@ array or a finished answer. Nothing here executes, and errors cross as names of 
 table, so that a worker which was taken over by an image cannot reach the service.
 """
 
-import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from pydantic_core import from_json, to_json
 
 from service import engine, errors
 from service.engine import LeafcodeError
@@ -68,8 +68,7 @@ class WireError(Exception):
     """Bytes that are no frame: the other side is broken."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One message; an answer carries the job of its question."""
 
     kind: Kind
@@ -79,7 +78,7 @@ class Frame:
 
     def head(self) -> bytes:
         """Everything before the body."""
-        fields = json.dumps(self.fields, separators=(",", ":")).encode()
+        fields = to_json(self.fields)
         return _HEADER.pack(self.kind, self.job, len(fields), len(self.body)) + fields
 
 
@@ -150,7 +149,7 @@ def _parse_header(data: bytes | bytearray) -> tuple[Kind, int, int, int]:
 
 def _parse_fields(data: bytes) -> Fields:
     try:
-        fields = json.loads(data)
+        fields = from_json(data)
     except ValueError as error:
         raise WireError(f"fields that are not JSON: {error}") from error
     if not isinstance(fields, dict):

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 from PIL import Image
+from pydantic_core import to_json
 
 from service import wire
 from service.code_forms import describe_image, parse, write_codes
@@ -161,7 +162,10 @@ class Desk:
         engine = self._engine(frame)
         scores = engine.scores(bytes(frame.body), self._plan.limits, watch)
         ranked = engine.rank(scores, frame.fields["top_k"])
-        return {"ranked": [[item.label, item.probability] for item in ranked]}, b""
+        # Written here: the front is one process, the workers are many.
+        return {}, to_json(
+            [{"label": item.label, "probability": item.probability} for item in ranked]
+        )
 
     def _scores(self, frame: Frame, watch: Stopwatch) -> Answer:
         scores = self._engine(frame).scores(bytes(frame.body), self._plan.limits, watch)

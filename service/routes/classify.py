@@ -4,13 +4,16 @@ One image as the raw body, some as the files of a form, or base64 in JSON. Any o
 content type is a raw image: curl, for one, calls every body a URL-encoded form.
 """
 
+from functools import lru_cache
+
 from fastapi import APIRouter, Request
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.bodies import Images, media_type, parse_images
 from service.context import Context, context_of
 from service.deadlines import TimeoutMs, seconds, while_connected
-from service.engine import LeafcodeError, Prediction
+from service.engine import LeafcodeError, Manifest
 from service.jobs import Outcome
 from service.openapi import CLASSIFY_BODY
 from service.problems import describe, documented
@@ -21,15 +24,13 @@ from service.schemas import (
     Failed,
     ModelName,
     ModelRef,
-    Predicted,
-    RankedLabel,
     TopK,
     Version,
 )
 from service.tally import observe
 from service.uploads import FORM, read_files
 
-__all__ = ["router"]
+__all__ = ["classify", "router"]
 
 router = APIRouter(prefix="/v1", tags=["classify"])
 
@@ -37,7 +38,7 @@ router = APIRouter(prefix="/v1", tags=["classify"])
 @router.post(
     "/classify",
     summary="Ranked labels of images",
-    response_model_exclude_none=True,
+    response_model=Classification | Classifications,
     responses=documented(400, 404, 413, 415, 422, 429, 503, 504),
     openapi_extra=CLASSIFY_BODY,
 )
@@ -47,7 +48,7 @@ async def classify(
     model: ModelName = None,
     version: Version = None,
     timeout_ms: TimeoutMs = None,
-) -> Classification | Classifications:
+) -> Response:
     """The best labels of one image, or of several in the order sent.
 
     JPEG, PNG, WebP, GIF, BMP and TIFF; the first frame of an animation; transparency
@@ -58,17 +59,19 @@ async def classify(
     context = await context_of(request)
     manifest = context.repository.find(model, version).manifest
     observe(request, manifest)
-    key, ref = ModelKey.of(manifest), ModelRef.of(manifest)
+    key = ModelKey.of(manifest)
+    # Before a body is read that nobody has time for.
+    context.pool.check_room()
     images = await _read_images(request, context)
     if not images.several:
         work = context.pool.classify(key, images.items[0], top_k, seconds(timeout_ms))
         ranked = await while_connected(request, context, work)
         observe(request, manifest, ranked.timings)
-        return Classification(model=ref, predictions=_ranked(ranked.value))
+        return _answer(manifest, b"predictions", ranked.value)
     many = context.pool.classify_many(key, images.items, top_k, seconds(timeout_ms))
     outcomes = await while_connected(request, context, many)
     observe(request, manifest, *(item.timings for item in outcomes if isinstance(item, Outcome)))
-    return Classifications(model=ref, results=[_result(outcome) for outcome in outcomes])
+    return _answer(manifest, b"results", b"[%b]" % b",".join(map(_result, outcomes)))
 
 
 async def _read_images(request: Request, context: Context) -> Images:
@@ -83,11 +86,19 @@ async def _read_images(request: Request, context: Context) -> Images:
     return Images((body,), several=False)
 
 
-def _result(outcome: Outcome[tuple[Prediction, ...]] | LeafcodeError) -> Predicted | Failed:
+def _result(outcome: Outcome[bytes] | LeafcodeError) -> bytes:
     if isinstance(outcome, LeafcodeError):
-        return Failed(problem=describe(outcome))
-    return Predicted(predictions=_ranked(outcome.value))
+        return Failed(problem=describe(outcome)).model_dump_json(exclude_none=True).encode()
+    return b'{"predictions":%b}' % outcome.value
 
 
-def _ranked(predictions: tuple[Prediction, ...]) -> list[RankedLabel]:
-    return [RankedLabel(label=item.label, probability=item.probability) for item in predictions]
+def _answer(manifest: Manifest, name: bytes, value: bytes) -> Response:
+    """`Classification` or `Classifications`, put together from JSON that workers wrote."""
+    reference = _reference(manifest.name, manifest.version, manifest.digest)
+    content = b'{"model":%b,"%b":%b}' % (reference, name, value)
+    return Response(content, media_type="application/json")
+
+
+@lru_cache
+def _reference(name: str, version: int, digest: str) -> bytes:
+    return ModelRef(name=name, version=version, digest=digest).model_dump_json().encode()

@@ -20,7 +20,7 @@ from service.schemas import CodeColumns, ModelName, Version
 from service.tally import observe
 from service.uploads import FORM, read_files
 
-__all__ = ["router"]
+__all__ = ["encode", "router"]
 
 router = APIRouter(prefix="/v1", tags=["codes"])
 
@@ -63,6 +63,7 @@ async def encode(
     source, target = _source(request), _target(request)
     manifest = context.repository.find(model, version).manifest
     observe(request, manifest)
+    context.pool.check_room()
     body = await _read_body(request)
     forms = CodeForms(source, _TARGETS[target])
     work = context.pool.write_codes(ModelKey.of(manifest), body, forms, seconds(timeout_ms))

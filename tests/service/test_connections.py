@@ -169,3 +169,41 @@ def test_a_stalled_body_does_not_hinder_others(strict: Server) -> None:
     with closing(connect(strict)) as connection:
         connection.sendall(START + b"Content-Length: 10\r\n\r\n")
         assert httpx.post(f"{strict.url}/v1/classify", content=PNG).status_code == 200
+
+
+def test_an_answer_is_written_in_one_piece(strict: Server) -> None:
+    request = START + f"Content-Length: {len(PNG)}\r\n\r\n".encode() + PNG
+    with closing(connect(strict)) as connection:
+        for _ in range(20):
+            connection.sendall(request)
+            head, _, body = connection.recv(65_536).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ")
+            assert json.loads(body)["predictions"]
+
+
+def test_a_client_that_waits_for_continue_gets_it_before_its_answer(strict: Server) -> None:
+    head = START + f"Content-Length: {len(PNG)}\r\nExpect: 100-continue\r\n".encode()
+    with closing(connect(strict)) as connection:
+        connection.sendall(head + b"Connection: close\r\n\r\n")
+        assert connection.recv(65_536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(PNG)
+        assert until_closed(connection).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (b"HEAD /v1/classify", 405),
+        (b"HEAD /docs", 405),
+        (b"GET /docs", 200),
+        (b"GET /docs/assets/swagger-ui.css", 200),
+        (b"GET /", 307),
+    ],
+)
+def test_every_kind_of_answer_comes_whole(strict: Server, line: bytes, status: int) -> None:
+    with closing(connect(strict)) as connection:
+        connection.sendall(line + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        head, _, body = until_closed(connection).partition(b"\r\n\r\n")
+    assert int(head.split()[1]) == status
+    length = int(dict(field.split(b": ") for field in head.split(b"\r\n")[1:])[b"content-length"])
+    assert len(body) == (0 if line.startswith(b"HEAD") else length)

@@ -88,6 +88,22 @@ def test_a_full_queue_is_answered_429_and_who_waits_is_answered(
     assert waiting.result().status_code == 200
 
 
+def test_a_full_queue_is_answered_before_the_body_comes(
+    small_server: Server, clients: ThreadPoolExecutor
+) -> None:
+    (worker,) = workers_of(small_server)
+    os.kill(worker, signal.SIGSTOP)
+    waiting = fill(small_server, clients)
+    host, port = small_server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.sendall(
+            b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Length: 20000000\r\n\r\n"
+        )
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 429 ")
+    os.kill(worker, signal.SIGCONT)
+    assert waiting.result().status_code == 200
+
+
 def test_a_client_that_hangs_up_makes_room_in_the_queue(
     small_server: Server, clients: ThreadPoolExecutor
 ) -> None:
