@@ -24,6 +24,10 @@ TimeoutMs = Annotated[
 ]
 
 
+# Most requests have left the queue by then.
+_UNWATCHED_SECONDS = 0.05
+
+
 def seconds(timeout_ms: int | None) -> float | None:
     """The pool's unit."""
     return None if timeout_ms is None else timeout_ms / 1e3
@@ -35,31 +39,47 @@ async def while_connected(
     """The result of `work`, which is cancelled when the client goes away before it starts.
 
     ASGI servers let a handler run on without its client. Watching costs a task, so only
-    those who would have to queue are watched.
+    those are watched who have been queued for a while.
     """
     if not context.pool.would_wait:
         return await work
-    here, gone, waiting = asyncio.current_task(), False, True
-    assert here is not None  # noqa: S101
-
-    def leave(watcher: asyncio.Task[None]) -> None:
-        nonlocal gone
-        if waiting and not watcher.cancelled():
-            gone = True
-            here.cancel()
-
-    watcher = asyncio.create_task(_disconnected(request))
-    watcher.add_done_callback(leave)
+    watch = _Watch(request)
     try:
         return await work
     except asyncio.CancelledError:
-        if not gone:
+        if not watch.client_gone:
             raise
-        here.uncancel()
         raise ClientDisconnect from None
     finally:
-        waiting = False
-        watcher.cancel()
+        watch.end()
+
+
+class _Watch:
+    """Cancels the task that made it when the client of `request` goes away."""
+
+    def __init__(self, request: Request) -> None:
+        self.client_gone = False
+        self._request = request
+        self._handler = asyncio.current_task()
+        self._watcher: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_UNWATCHED_SECONDS, self._begin)
+
+    def end(self) -> None:
+        """Whoever waited has an answer."""
+        self._handler = None
+        self._timer.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+    def _begin(self) -> None:
+        self._watcher = asyncio.create_task(_disconnected(self._request))
+        self._watcher.add_done_callback(self._on_end)
+
+    def _on_end(self, watcher: asyncio.Task[None]) -> None:
+        if self._handler is not None and not watcher.cancelled():
+            self.client_gone = True
+            self._handler.cancel()
 
 
 async def _disconnected(request: Request) -> None:

@@ -173,33 +173,26 @@ class Client:
 
 
 def below(pid: int) -> list[int]:
-    """Every process below another one, children of children too; oldest first."""
-    return _below(pid, _families())
-
-
-def _below(pid: int, families: dict[int, list[int]]) -> list[int]:
-    children = families.get(pid, [])
-    return [found for child in children for found in (child, *_below(child, families))]
+    """Every process below another one, children of children too."""
+    return [found for child in _children(pid) for found in (child, *below(child))]
 
 
 def _forked(server: Server) -> list[int]:
-    """Children of the fork server, which is the service's only child."""
-    families = _families()
-    fork_servers = families.get(server.process.pid, [])
-    return [worker for child in fork_servers for worker in families.get(child, [])]
+    """Children of the fork server, which is the service's only child; oldest first."""
+    return sorted(pid for child in _children(server.process.pid) for pid in _children(child))
 
 
 def _announced(server: Server) -> list[int]:
     return [int(pid) for pid in _WORKER.findall(server.log)]
 
 
-def _families() -> dict[int, list[int]]:
-    """The children of every process."""
-    families: dict[int, list[int]] = {}
-    for pid in sorted(int(entry.name) for entry in _PROC.glob("[0-9]*")):
-        if fields := _stat(pid):
-            families.setdefault(int(fields[1]), []).append(pid)
-    return families
+def _children(pid: int) -> list[int]:
+    """The children of all threads of a process."""
+    children: list[int] = []
+    for file in (_PROC / str(pid) / "task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            children += map(int, file.read_text().split())
+    return children
 
 
 def _stat(pid: int) -> list[str]:

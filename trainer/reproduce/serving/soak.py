@@ -6,9 +6,9 @@ been killed. The images are the probes of the bundle, whose labels the bare engi
 
 import json
 import os
-import re
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,13 +19,12 @@ from typing import Any
 from service.engine import Engine
 from trainer.errors import TrainingError
 from trainer.reproduce.serving.load import Exchange, Generator, Load
-from trainer.reproduce.serving.processes import Client, Server, leafcode
+from trainer.reproduce.serving.processes import Server, leafcode
 from trainer.reproduce.serving.stand import classify_request, default_bundle
 
 __all__ = ["SoakSettings", "Tally", "soak", "soak_text", "tally"]
 
 _VERDICTS = ("right", "wrong", "died_twice", "lost")
-_WAITING = re.compile(r"worker \d+ \(")
 # What a client is told whose job cost two workers their lives.
 _DIED_TWICE = "urn:leafcode:problem:worker-lost"
 
@@ -76,22 +75,20 @@ def soak(models: Path, settings: SoakSettings) -> Tally:
 
 @contextmanager
 def _killing(server: Server, settings: SoakSettings) -> Iterator[list[int]]:
-    """Every so often the end of the oldest worker; the process ids of the dead.
-
-    Never while all of them are still loading: where a start takes longer than the interval
-    times the workers, there would be no service left to speak of.
-    """
+    """Every so often the end of the oldest worker; the process ids of the dead."""
     over = threading.Event()
     killed: list[int] = []
 
     def kill() -> None:
-        with Client(server.address) as client:
-            while not over.wait(settings.kill_every_ms / 1e3):
-                workers = server.workers
-                if workers and _not_ready(client) < len(workers):
-                    killed.append(workers[0])
-                    with suppress(ProcessLookupError):
-                        os.kill(killed[-1], signal.SIGKILL)
+        interval = settings.kill_every_ms / 1e3
+        due = time.monotonic() + interval
+        # By the clock, not by pauses: to find the workers takes time too.
+        while not over.wait(max(0.0, due - time.monotonic())):
+            due += interval
+            for oldest in server.workers[:1]:
+                with suppress(ProcessLookupError):
+                    os.kill(oldest, signal.SIGKILL)
+                    killed.append(oldest)
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -100,12 +97,6 @@ def _killing(server: Server, settings: SoakSettings) -> Iterator[list[int]]:
     finally:
         over.set()
         thread.join()
-
-
-def _not_ready(client: Client) -> int:
-    """How many workers the service waits for; it names each."""
-    _, body = client.get("/readyz")
-    return len(_WAITING.findall(str(_document(body).get("detail", ""))))
 
 
 def tally(load: Load, labels: Sequence[Sequence[str]], kills: int) -> Tally:
