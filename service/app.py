@@ -83,7 +83,7 @@ def _surround(app: FastAPI, settings: Settings, tracing: Tracing, requests: Requ
         app.add_middleware(Express, endpoints=endpoints)
     app.add_middleware(BodyGuard, limits=BodyLimits.of(settings))
     app.add_middleware(InFlight, count=requests)
-    keys = read_keys(settings)
+    app.state.keys = keys = read_keys(settings)
     if keys is not None:
         app.add_middleware(
             RequireKey, keys=keys, open_paths=frozenset(settings.listed("open_paths"))

@@ -1,13 +1,16 @@
 """API keys: who may ask, if not everyone.
 
 Keys come from the environment or from a file, several at once so that they can be
-changed one after the other. Comparing takes the same time whatever was sent, and no key
-is ever logged, shown or put into an answer.
+changed one after the other; SIGHUP has the file read again. Comparing takes the same
+time whatever was sent, and no key is ever logged, shown or put into an answer.
 """
 
 import hashlib
 import hmac
+import logging
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from starlette.datastructures import Headers
@@ -19,6 +22,8 @@ from service.settings import Settings
 
 __all__ = ["Keys", "RequireKey", "read_keys"]
 
+logger = logging.getLogger(__name__)
+
 # Visible characters without the comma that separates keys; too short ones can be guessed.
 _KEY = re.compile(r"[!-+\--~]{16,512}")
 _FORMAT = "keys of 16 to 512 visible ASCII characters without commas"
@@ -27,8 +32,17 @@ _FORMAT = "keys of 16 to 512 visible ASCII characters without commas"
 class Keys:
     """Digests of the keys that are accepted."""
 
-    def __init__(self, keys: list[str]) -> None:
-        self._digests = [_digest(key) for key in keys]
+    def __init__(self, read: Callable[[], list[str]]) -> None:
+        self._read = read
+        self._digests = [_digest(key) for key in read()]
+
+    def reread(self) -> None:
+        """Accept what is in the file now; if that cannot be used, what was there before."""
+        try:
+            self._digests = [_digest(key) for key in self._read()]
+            logger.info("%d keys are accepted", len(self._digests))
+        except SettingsError as error:
+            logger.warning("the same %d keys are accepted as before: %s", len(self._digests), error)
 
     def accept(self, given: str) -> bool:
         """Whether it is one of them; every one of them is compared, always in full."""
@@ -63,12 +77,18 @@ class RequireKey:
 
 def read_keys(settings: Settings) -> Keys | None:
     """The keys of the settings, or none if everyone may ask."""
+    if settings.api_keys is None and settings.api_keys_file is None:
+        return None
+    return Keys(partial(_read, settings))
+
+
+def _read(settings: Settings) -> list[str]:
     keys: list[str] = []
     if settings.api_keys is not None:
         keys += _parse(settings.api_keys.get_secret_value().split(","), "LEAFCODE_API_KEYS")
     if settings.api_keys_file is not None:
         keys += _parse(_lines(settings.api_keys_file), "LEAFCODE_API_KEYS_FILE")
-    return Keys(keys) if keys else None
+    return keys
 
 
 def _lines(path: Path) -> list[str]:

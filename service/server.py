@@ -25,6 +25,7 @@ from service.app import create_app
 from service.connections import Doorkeeper, HeaderLimits
 from service.context import Context
 from service.errors import SettingsError
+from service.keys import Keys
 from service.settings import Settings
 
 __all__ = ["serve"]
@@ -68,7 +69,7 @@ async def _serve(app: FastAPI, server: "_Server", listener: socket.socket) -> No
     assert task is not None  # noqa: S101
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with app.router.lifespan_context(app):
-        server.context = app.state.context
+        server.context, server.keys = app.state.context, app.state.keys
         await server.serve([listener])
     logger.info("stopped")
 
@@ -77,6 +78,7 @@ class _Server(uvicorn.Server):
     """uvicorn with signals that end `serve` instead of the process, and a line when ready."""
 
     context: Context
+    keys: Keys | None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say where."""
@@ -109,11 +111,13 @@ class _Server(uvicorn.Server):
         self.handle_exit(number, None)
 
     def _on_hangup(self, had_terminal: bool) -> None:  # noqa: FBT001
-        """Look for new versions; but stop if it was the terminal that hung up."""
+        """Look for new versions and keys; but stop if it was the terminal that hung up."""
         if had_terminal and not _has_terminal():
             self._drain(signal.SIGHUP)
-        else:
-            self.context.reloader.ask()
+            return
+        self.context.reloader.ask()
+        if self.keys is not None:
+            self.keys.reread()
 
 
 def _has_terminal() -> bool:

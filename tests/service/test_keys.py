@@ -1,6 +1,7 @@
 """API keys and CORS: who may ask, and what nobody may see."""
 
 import asyncio
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests import pictures
 from tests.service.processes import Server, children_of, environment
 from tests.service.test_app import client_of
 from tests.service.test_classify import problem_of
+from tests.service.test_operations import until
 
 PNG = pictures.png()
 FIRST, SECOND, FILED = "first-key-0123456789", "second-key-!#$%&/()", "filed-key-9876543210"
@@ -118,7 +120,30 @@ def test_without_settings_there_are_no_keys() -> None:
 
 
 def test_keys_of_any_characters_can_be_asked_for() -> None:
-    assert not Keys([FIRST]).accept("ÿ\x80")
+    assert not Keys(lambda: [FIRST]).accept("ÿ\x80")
+
+
+def test_a_hangup_reads_the_keys_again_and_keeps_them_if_that_fails(
+    models: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"{FIRST}\n")
+    with Server("--models", str(models), "--api-keys-file", str(file)) as server:
+
+        def may_ask(key: str) -> bool:
+            headers = {"X-API-Key": key}
+            return httpx.get(f"{server.url}/v1/models", headers=headers).status_code == 200
+
+        assert (may_ask(FIRST), may_ask(SECOND)) == (True, False)
+        file.write_text(f"{SECOND}\n")
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: may_ask(SECOND))
+        assert not may_ask(FIRST)
+        file.write_text("short\n")
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: any("the same 1 keys are accepted" in line for line in server.log))
+        assert may_ask(SECOND)
+        assert not any("short" in line for line in server.log)
 
 
 def answers(settings: Settings, method: str, **headers: str) -> httpx.Response:
