@@ -25,6 +25,7 @@ OURS = "Leafcode"
 RIVALS = {"LitServe": "lit", "FastAPI with ProcessPoolExecutor": "executor"}
 
 _CLIENTS = 8
+_REQUESTS = 600
 _ROUNDS = 3
 _ATTACKED = 40
 _KILLED_AFTER = 10
@@ -76,7 +77,7 @@ def _start(stand: Stand, module: str) -> Server:
 
 def _in_turns(stand: Stand, servers: Mapping[str, Server]) -> dict[str, Load]:
     """The best round of each server, after one that does not count."""
-    requests = stand.requests[: max(_CLIENTS, len(stand.requests) // 2)]
+    requests = stand.requests[:_REQUESTS]
     best: dict[str, Load] = {}
     for number in range(1 + _ROUNDS):
         for name, server in servers.items():

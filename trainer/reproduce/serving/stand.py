@@ -13,6 +13,7 @@ from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 from trainer.errors import TrainingError
@@ -22,11 +23,23 @@ from trainer.reproduce.speed.machine import pinned
 from trainer.reproduce.speed.processes import EngineProcess, engine_processes
 from trainer.reproduce.speed.settings import SpeedSettings
 
-__all__ = ["Capacity", "Overload", "Stand", "classify_request", "default_bundle", "set_up_stand"]
+__all__ = [
+    "Capacity",
+    "Moderate",
+    "Overload",
+    "Stand",
+    "classify_request",
+    "default_bundle",
+    "set_up_stand",
+]
 
 _SMALL_SIDE = 160
 _CLIENTS_PER_WORKER = 4
-_UNLOADED_REQUESTS = 100
+_TURNS = 10
+_WARM_UP_REQUESTS = 200
+_BRIEF_REQUESTS = 300
+_UNLOADED_REQUESTS = 50
+_MODERATE = 0.7
 
 
 @dataclass(frozen=True)
@@ -50,12 +63,38 @@ class Capacity:
 
 
 @dataclass(frozen=True)
-class Overload:
-    """Twice the load that can be done, and the bytes in memory before and after it."""
+class Moderate:
+    """A moderate load for a while: requests a second, and the median answer without load."""
 
-    load: Load
+    rate: float
+    unloaded: float
+    even: Load
+    poisson: Load
+
+    def slowdown(self, load: Load) -> float:
+        """The 99th percentile in medians without load."""
+        return load.quantile(0.99) / self.unloaded
+
+
+@dataclass(frozen=True)
+class Overload:
+    """Twice the load that can be done, some times, and the bytes in memory before and after.
+
+    A round is the highest throughput just before, and what became of the load.
+    """
+
+    rounds: tuple[tuple[float, Load], ...]
     bytes_before: int
     bytes_after: int
+
+    @property
+    def exchanges(self) -> Load:
+        """All rounds as one."""
+        loads = [load for _, load in self.rounds]
+        return Load(
+            tuple(item for load in loads for item in load.exchanges),
+            sum(load.cpu_seconds for load in loads),
+        )
 
 
 @dataclass(frozen=True)
@@ -101,22 +140,51 @@ class Stand:
 
     @cached_property
     def capacity(self) -> Capacity:
-        """Service and bare engines in turns, every image once in a round."""
+        """Service and bare engines in turns, some images at a time, every image once for each."""
         shares = [self.images[number :: len(self.cores)] for number in range(len(self.cores))]
+        turns = min(_TURNS, len(shares[-1]))
         service, engine, costs = [], [], []
         with engine_processes(self.bundle, shares, self.cores) as processes:
-            self.saturate()  # warms up
-            for _ in range(self.settings.rounds):
-                engine.append(_pace(processes, shares))
+            self.saturate(self.requests[:_WARM_UP_REQUESTS])
+            for turn in range(turns):
+                part = slice(turn, None, turns)
+                engine.append(_pace(processes, shares, part))
+                requests = [classify_request(data) for share in shares for data in share[part]]
                 before = self.server.usage()
-                load = self.saturate()
+                load = self.saturate(requests)
                 service.append(_all_answered(load).rate())
                 costs.append(_costs(before, self.server.usage(), load))
         front, workers, generator = (statistics.median(cost) for cost in zip(*costs, strict=True))
         return Capacity(tuple(service), tuple(engine), front, workers, generator)
 
     @cached_property
-    def unloaded_seconds(self) -> float:
+    def loaded(self) -> list["Moderate"]:
+        """The answers at 70 % of what the service can do, as often as a comparison is made.
+
+        The machine's own speed changes from one second to the next: each time, what it can
+        do and how long it takes without load are measured just before.
+        """
+        return [self._moderate() for _ in range(self.settings.rounds)]
+
+    def _moderate(self) -> "Moderate":
+        highest, unloaded = self._highest_now(), self._unloaded_now()
+        rate = _MODERATE * highest
+        return Moderate(rate, unloaded, self.at(rate), self.at(rate, poisson=True))
+
+    @cached_property
+    def overload(self) -> "Overload":
+        """Evenly spaced requests at twice what the service can do, measured just before."""
+        before = self.server.usage().bytes
+        rounds = []
+        for _ in range(self.settings.rounds):
+            highest = self._highest_now()
+            rounds.append((highest, self.at(2 * highest)))
+        return Overload(tuple(rounds), before, self.server.usage().bytes)
+
+    def _highest_now(self) -> float:
+        return _all_answered(self.saturate(self.requests[:_BRIEF_REQUESTS])).rate()
+
+    def _unloaded_now(self) -> float:
         """The median answer to one client that has the service for itself."""
         times = []
         with self.beside(), Client(self.server.address) as client:
@@ -126,23 +194,15 @@ class Stand:
                 times.append(time.perf_counter() - before)
         return statistics.median(times)
 
-    @cached_property
-    def overload(self) -> Overload:
-        """Evenly spaced requests at twice the highest throughput."""
-        self.saturate()
-        before = self.server.usage().bytes
-        load = self.at(2 * self.capacity.highest)
-        return Overload(load, before, self.server.usage().bytes)
-
-    def saturate(self) -> Load:
-        """Every image once, by more clients than there are workers."""
+    def saturate(self, requests: Sequence[bytes]) -> Load:
+        """Each of them once, by more clients than there are workers."""
         with self.beside():
             clients = _CLIENTS_PER_WORKER * len(self.cores)
-            return self.generator.closed_loop(self.requests, clients)
+            return self.generator.closed_loop(requests, clients)
 
     def at(self, rate: float, *, poisson: bool = False) -> Load:
         """Requests at a rate, whatever becomes of them."""
-        seconds = self.settings.load_seconds
+        seconds = self.settings.load_seconds / self.settings.rounds
         times = (
             poisson_times(rate, seconds, self.settings.seed)
             if poisson
@@ -157,7 +217,9 @@ def set_up_stand(models: Path, images: Sequence[bytes], settings: SpeedSettings)
     """A stand around a service of the model repository `models`, on all cores that it takes."""
     with leafcode(models) as server:
         cores = sorted({core for pid in server.workers for core in os.sched_getaffinity(pid)})
-        yield Stand(settings, models, server, tuple(cores), images)
+        # Those of one class would otherwise follow each other.
+        order = np.random.default_rng(settings.seed).permutation(len(images))
+        yield Stand(settings, models, server, tuple(cores), [images[place] for place in order])
 
 
 def classify_request(data: bytes) -> bytes:
@@ -174,12 +236,14 @@ def default_bundle(models: Path) -> Path:
     return max(versions, key=lambda path: int(path.name))
 
 
-def _pace(processes: Sequence[EngineProcess], shares: Sequence[Sequence[bytes]]) -> float:
+def _pace(
+    processes: Sequence[EngineProcess], shares: Sequence[Sequence[bytes]], part: slice
+) -> float:
     """Images a second of all together, none waiting for another, as in the pool."""
     for process in processes:
-        process.start()
+        process.start(part=part)
     times = [process.finished() for process in processes]
-    return sum(len(s) / (end - begin) for s, (begin, end) in zip(shares, times, strict=True))
+    return sum(len(s[part]) / (end - begin) for s, (begin, end) in zip(shares, times, strict=True))
 
 
 def _all_answered(load: Load) -> Load:

@@ -22,6 +22,9 @@ from trainer.reproduce.speed.machine import one_thread_each
 
 __all__ = ["EngineProcess", "Throughput", "engine_processes", "measure_throughput"]
 
+_ALL = slice(None)
+_WARM_UP_IMAGES = 50
+
 
 @dataclass(frozen=True)
 class Throughput:
@@ -38,9 +41,9 @@ class EngineProcess:
     process: BaseProcess
     connection: Connection
 
-    def start(self, passes: int = 1) -> None:
-        """Let it classify its images so many times."""
-        self.connection.send(passes)
+    def start(self, passes: int = 1, part: slice = _ALL) -> None:
+        """Let it classify its images, or a part of them, so many times."""
+        self.connection.send((passes, part))
 
     def finished(self) -> tuple[float, float]:
         """When the worker began and ended what it was told to do."""
@@ -90,7 +93,7 @@ def engine_processes(
             theirs.close()
             workers.append(EngineProcess(process, ours))
         for worker in workers:
-            worker.finished()  # one pass to warm up
+            worker.finished()  # it is warm
         yield workers
     finally:
         for worker in workers:
@@ -102,15 +105,15 @@ def _work(connection: Connection, bundle: Path, images: Sequence[bytes], core: i
     os.sched_setaffinity(0, {core})
     engine = Engine.load(bundle)
     gc.disable()
-    passes = 1
+    passes, part = 1, slice(_WARM_UP_IMAGES)
     with one_thread_each():
         while True:
-            began = time.perf_counter()
+            chosen, began = images[part], time.perf_counter()
             for _ in range(passes):
-                for data in images:
+                for data in chosen:
                     engine.classify(data)
             connection.send((began, time.perf_counter()))
             try:
-                passes = connection.recv()
+                passes, part = connection.recv()
             except EOFError:
                 return

@@ -22,8 +22,8 @@ class SpeedSettings:
     `many_atoms` is the large dictionary; `photographs` are classified one after the other.
     `rounds` and `milliseconds` are the least that a comparison takes. `width`, `height`
     and `made` describe the images that stand in for photographs that are not there.
-    `requests` go to the running service in each round, and `load_seconds` is how long
-    it is kept under a certain load.
+    `requests` test images at most go to the running service, and `load_seconds` is how long
+    it is kept under a certain load, in all rounds together.
     """
 
     samples: int = 200_000
@@ -40,7 +40,7 @@ class SpeedSettings:
     width: int = 481
     height: int = 321
     made: int = 24
-    requests: int = 1200
+    requests: int = 6000
     load_seconds: int = 10
     seed: int = 0
 

@@ -133,9 +133,13 @@ def _sentences(name: str, figure: Figure) -> Iterator[str]:
     elif name == "latency_p99_at_70":
         yield (
             f"Without load an image takes {1e3 * seconds['unloaded']:.1f} ms; at 70 % the median "
-            f"is {1e3 * seconds['p50']:.1f} ms, and p99 with arrivals by chance instead of evenly "
-            f"spaced ones {facts['poisson']:.1f} times the unloaded median."
+            f"is {1e3 * seconds['p50']:.1f} ms. The p99 figure is the best of several rounds, in "
+            "each of which the throughput that 70 % are taken of and the unloaded median are "
+            f"measured just before; their median is {facts['median']:.1f}, and the best with "
+            f"arrivals by chance instead of evenly spaced ones {facts['poisson']:.1f}."
         )
+    elif name == "goodput_at_200":
+        yield f"At 200 % the best round counts too; the median is {facts['median']:.2f}."
     elif name == "memory_growth_at_200":
         yield f"All processes together hold {facts['after_mb']:.0f} MB."
 
