@@ -38,8 +38,9 @@ model: $(VENV)/.all ## train the next version of the embedded model (DATA=folder
 bench: $(VENV)/.all ## measure speed side by side, a few minutes; writes bench.json and bench.png
 	OMP_NUM_THREADS=1 $(BIN)/python -m trainer reproduce speed --data $(BENCH_DATA)
 
-soak: $(VENV)/.all ## kill a worker every 100 ms during 10 000 requests; each must be answered
+soak: $(VENV)/.all ## kill a worker every 100 ms, then reload 50 times, under load; each request must be answered
 	$(BIN)/python -m trainer reproduce soak
+	$(BIN)/python -m trainer reproduce reloads
 
 examples: $(VENV)/.core ## draw the example images again
 	$(BIN)/python -m service.examples.draw

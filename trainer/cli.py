@@ -32,6 +32,7 @@ from trainer.report import (
 )
 from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
 from trainer.reproduce.refinement import RefinementSettings, measure_refinement
+from trainer.reproduce.serving.reloads import ReloadSettings, reload_under_load, reloads_text
 from trainer.reproduce.serving.soak import SoakSettings, soak, soak_text
 from trainer.reproduce.speed.plot import draw_speed
 from trainer.reproduce.speed.report import in_place_of_section, markdown_section, speed_text
@@ -170,6 +171,12 @@ def _add_reproduce(commands: Any) -> None:
     _add_served(stress)
     _add_numbers(stress, SoakSettings())
     stress.set_defaults(run=_soak)
+    reloads = experiments.add_parser(
+        "reloads", help="publish good and bad versions to the service while requests go on"
+    )
+    _add_served(reloads)
+    _add_numbers(reloads, ReloadSettings())
+    reloads.set_defaults(run=_reloads)
 
 
 def _add_served(parser: argparse.ArgumentParser) -> None:
@@ -226,6 +233,15 @@ def _soak(options: argparse.Namespace) -> None:
     settings = SoakSettings(**{name: getattr(options, name) for name in names})
     result = soak(options.served, settings)
     print(json.dumps(asdict(result)) if options.json else soak_text(result))
+    if faults := result.faults():
+        raise MeasurementError("; ".join(faults))
+
+
+def _reloads(options: argparse.Namespace) -> None:
+    names = [field.name for field in fields(ReloadSettings)]
+    settings = ReloadSettings(**{name: getattr(options, name) for name in names})
+    result = reload_under_load(options.served, settings)
+    print(json.dumps(asdict(result)) if options.json else reloads_text(result))
     if faults := result.faults():
         raise MeasurementError("; ".join(faults))
 

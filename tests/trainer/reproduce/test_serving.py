@@ -26,6 +26,7 @@ from trainer.reproduce.serving.load import (
     poisson_times,
     post,
 )
+from trainer.reproduce.serving.reloads import Reloads, reloads_text
 from trainer.reproduce.serving.soak import Tally, soak_text, tally
 from trainer.reproduce.serving.stand import Stand, default_bundle, set_up_stand
 from trainer.reproduce.speed.settings import SpeedSettings
@@ -243,6 +244,21 @@ def test_an_executor_serves_like_us_until_a_worker_dies(
     assert executor.per_second > 0
     assert executor.failed > 0
     assert executor.recovery_seconds is None
+
+
+def test_reloads_command_fails_no_request(stand: Stand, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--served", str(stand.models), "--reloads", "5", "--bad", "2", "--json"]
+    assert main(["reproduce", "reloads", *options]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["loaded"], document["refused"]) == (3, 2)
+    assert document["answers"].pop("right") >= 200
+    assert not any(document["answers"].values())
+
+
+def test_anything_but_a_right_answer_during_reloads_is_a_fault() -> None:
+    result = Reloads(1, 0, {"right": 0, "wrong labels": 0, "status 500": 2})
+    assert result.faults() == ["2 requests: status 500", "no request was answered"]
+    assert "1 loaded, 0 refused" in reloads_text(result)
 
 
 def test_soak_command_answers_every_request(

@@ -22,7 +22,7 @@ from trainer.reproduce.serving.load import Exchange, Generator, Load
 from trainer.reproduce.serving.processes import Server, leafcode
 from trainer.reproduce.serving.stand import classify_request, default_bundle
 
-__all__ = ["SoakSettings", "Tally", "soak", "soak_text", "tally"]
+__all__ = ["Questions", "SoakSettings", "Tally", "soak", "soak_text", "tally"]
 
 _VERDICTS = ("right", "wrong", "died_twice", "lost")
 # What a client is told whose job cost two workers their lives.
@@ -60,17 +60,34 @@ class Tally:
         ]
 
 
+@dataclass(frozen=True)
+class Questions:
+    """Images, and the labels of each that the bare engine finds."""
+
+    images: list[bytes]
+    labels: list[list[str]]
+
+    @classmethod
+    def of(cls, bundle: Path) -> "Questions":
+        """The probes of a bundle."""
+        engine = Engine.load(bundle)
+        images = [probe.image for probe in engine.manifest.probes]
+        if not images:
+            raise TrainingError(f"{bundle} has no probes, which are the images to send")
+        return cls(images, [[item.label for item in engine.classify(data)] for data in images])
+
+    def requests(self, count: int) -> list[bytes]:
+        """So many, about the images in turns."""
+        return [classify_request(self.images[i % len(self.images)]) for i in range(count)]
+
+
 def soak(models: Path, settings: SoakSettings) -> Tally:
     """Serve the repository `models`, and kill a worker at every interval until all is asked."""
-    engine = Engine.load(default_bundle(models))
-    images = [probe.image for probe in engine.manifest.probes]
-    if not images:
-        raise TrainingError(f"the bundle in {models} has no probes, which are the images to send")
-    labels = [[item.label for item in engine.classify(data)] for data in images]
-    requests = [classify_request(images[i % len(images)]) for i in range(settings.requests)]
+    questions = Questions.of(default_bundle(models))
+    requests = questions.requests(settings.requests)
     with leafcode(models) as server, _killing(server, settings) as kills:
         load = Generator(server.address).closed_loop(requests, settings.clients)
-    return tally(load, labels, len(kills))
+    return tally(load, questions.labels, len(kills))
 
 
 @contextmanager
@@ -99,7 +116,7 @@ def _killing(server: Server, settings: SoakSettings) -> Iterator[list[int]]:
         thread.join()
 
 
-def tally(load: Load, labels: Sequence[Sequence[str]], kills: int) -> Tally:
+def tally(load: Load, labels: Sequence[Sequence[str]], kills: int = 0) -> Tally:
     """Judge every exchange; request i was about image i modulo their number."""
     verdicts = Counter(_verdict(item, labels[item.number % len(labels)]) for item in load.exchanges)
     right, wrong, died_twice, lost = (verdicts.pop(name, 0) for name in _VERDICTS)
