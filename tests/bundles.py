@@ -13,6 +13,7 @@ import numpy as np
 from service.engine import Bundle, Engine, EngineConfig, Manifest, Probe, write_bundle
 from service.engine.arrays import Float32Array
 from service.engine.bundle import Tensor
+from service.engine.classifier import LinearClassifier
 from service.engine.coding import invert_grams
 from tests import pictures
 
@@ -33,14 +34,16 @@ def random_tensors(
         ]
     ).astype(np.int32)
     weights = rng.normal(size=(config.n_features, n_labels)).astype(np.float32)
+    tree_vectors = _unit_rows(rng, config.n_leaves - 1)
+    tree_thresholds = rng.normal(0, 0.05, config.n_leaves - 1).astype(np.float32)
+    bias = rng.normal(size=n_labels).astype(np.float32)
     return {
-        "tree_vectors": _unit_rows(rng, config.n_leaves - 1),
-        "tree_thresholds": rng.normal(0, 0.05, config.n_leaves - 1).astype(np.float32),
+        "tree_vectors": tree_vectors,
+        "tree_thresholds": tree_thresholds,
         "table": table,
         "dictionary": dictionary,
         "inverse_grams": invert_grams(table, dictionary),
-        "classifier_weights": weights,
-        "classifier_bias": rng.normal(size=n_labels).astype(np.float32),
+        **LinearClassifier.from_floats(weights, bias).tensors(),
     }
 
 

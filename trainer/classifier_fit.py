@@ -100,7 +100,7 @@ def fit_classifier(
     combination = solve_triangular(span.rows.T, coefficients, lower=False)
     weights = pooled.T @ combination.astype(np.float32)
     return FittedClassifier(
-        LinearClassifier(weights, bias.astype(np.float32)),
+        LinearClassifier.from_floats(weights, bias.astype(np.float32)),
         scale,
         regularisation,
         held_out.accuracy if held_out else None,

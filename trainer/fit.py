@@ -220,8 +220,7 @@ def bundle_of(
             "table": extractor.coder.table,
             "dictionary": extractor.coder.dictionary,
             "inverse_grams": extractor.coder.inverse_grams,
-            "classifier_weights": classifier.weights,
-            "classifier_bias": classifier.bias,
+            **classifier.tensors(),
         },
     )
 

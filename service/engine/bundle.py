@@ -71,14 +71,10 @@ def expected_tensors(config: EngineConfig, n_labels: int) -> dict[str, TensorSpe
         "table": TensorSpec("int32", (config.n_leaves, config.nonzeros)),
         "dictionary": TensorSpec("float32", (config.n_atoms, width)),
         "inverse_grams": TensorSpec("float32", (config.n_leaves, config.nonzeros, config.nonzeros)),
-        "classifier_weights": TensorSpec("float32", (config.n_features, n_labels)),
+        "classifier_weights": TensorSpec("int16", (config.n_features, n_labels)),
+        "classifier_scales": TensorSpec("float32", (n_labels,)),
         "classifier_bias": TensorSpec("float32", (n_labels,)),
     }
-
-
-def pseudo_inverse_spec(config: EngineConfig) -> TensorSpec:
-    """The tensor that may stand in a bundle instead of `inverse_grams`."""
-    return TensorSpec("float32", (config.n_leaves, config.nonzeros, DESCRIPTOR_WIDTH))
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
@@ -219,13 +215,7 @@ def _view(mapping: mmap.mmap, start: int, entry: dict[str, Any]) -> Tensor:
 
 
 def _check_tensors(manifest: Manifest, tensors: Mapping[str, Tensor], where: Path) -> None:
-    expected = expected_tensors(manifest.config, len(manifest.labels))
-    if "pseudo_inverses" in tensors:
-        del expected["inverse_grams"]
-        expected["pseudo_inverses"] = pseudo_inverse_spec(manifest.config)
-    if has_float_tree(tensors):
-        for name in ("tree_vectors", "tree_thresholds"):
-            expected[name] = replace(expected[name], dtype="float32")
+    expected = _expected_beside(tensors, manifest)
     if set(tensors) != set(expected) or set(manifest.tensors) != set(expected):
         raise BundleError(
             f"{where}: holds the tensors {sorted(tensors)}, expected {sorted(expected)}"
@@ -234,10 +224,30 @@ def _check_tensors(manifest: Manifest, tensors: Mapping[str, Tensor], where: Pat
         _check_tensor(name, tensor, expected[name], manifest, where)
 
 
+def _expected_beside(tensors: Mapping[str, Tensor], manifest: Manifest) -> dict[str, TensorSpec]:
+    """What is expected where some of `tensors` have a form that is read but not written."""
+    config = manifest.config
+    expected = expected_tensors(config, len(manifest.labels))
+    wide: list[str] = []
+    if "pseudo_inverses" in tensors:
+        rows, columns = config.nonzeros, DESCRIPTOR_WIDTH
+        del expected["inverse_grams"]
+        expected["pseudo_inverses"] = TensorSpec("float32", (config.n_leaves, rows, columns))
+    if has_float_tree(tensors):
+        wide += ["tree_vectors", "tree_thresholds"]
+    if _is_float(tensors, "classifier_weights"):
+        wide += ["classifier_weights"]
+        del expected["classifier_scales"]
+    return expected | {name: replace(expected[name], dtype="float32") for name in wide}
+
+
 def has_float_tree(tensors: Mapping[str, Tensor]) -> bool:
     """Bundles of the first trainer hold the tree's decisions in float32."""
-    vectors = tensors.get("tree_vectors")
-    return vectors is not None and vectors.dtype == np.float32
+    return _is_float(tensors, "tree_vectors")
+
+
+def _is_float(tensors: Mapping[str, Tensor], name: str) -> bool:
+    return name in tensors and tensors[name].dtype == np.float32
 
 
 def _check_tensor(
@@ -250,6 +260,10 @@ def _check_tensor(
         raise BundleError(f"{where}: tensor {name} has values that are not finite")
     if name == "table":
         _check_table(tensor, manifest.config.n_atoms, where)
+    if name == "classifier_scales" and tensor.min() < 0:
+        raise BundleError(
+            f"{where}: tensor {name} has the value {tensor.min():.3g}, expected none below zero"
+        )
 
 
 def _check_table(table: Tensor, n_atoms: int, where: Path) -> None:

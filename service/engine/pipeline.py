@@ -141,9 +141,7 @@ class Engine(FeatureExtractor):
         self._probe_tolerance = (
             _PROBE_TOLERANCE_OF_FLOATS if has_float_tree(tensors) else _PROBE_TOLERANCE
         )
-        self.classifier = LinearClassifier(
-            tensors["classifier_weights"], tensors["classifier_bias"]
-        )
+        self.classifier = LinearClassifier.from_tensors(tensors)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], threads: int = 1) -> "Engine":

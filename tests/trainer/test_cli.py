@@ -344,6 +344,15 @@ def test_evaluate_and_inspect_refuse_what_is_no_bundle(
     assert main(["evaluate", str(tmp_path), str(drawn_images)]) == 1
 
 
+def test_trained_bundle_records_the_scores_of_the_weights_that_it_stores(
+    trained_bundle: Path,
+) -> None:
+    engine = Engine.load(trained_bundle)
+    assert engine.manifest.tensors["classifier_weights"].dtype == "int16"
+    for probe in engine.manifest.probes:
+        np.testing.assert_array_equal(engine.scores(probe.image), probe.scores)
+
+
 def test_trained_bundle_holds_probes_that_other_scores_fail(trained_bundle: Path) -> None:
     engine = Engine.load(trained_bundle)
     for probe in engine.manifest.probes:

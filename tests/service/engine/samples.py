@@ -11,6 +11,7 @@ from PIL import Image
 
 from service.engine import Bundle, Engine, EngineConfig, Manifest, Probe
 from service.engine.arrays import Float32Array, Float64Array, Int32Array
+from service.engine.classifier import LinearClassifier
 from service.engine.coding import invert_grams
 from service.engine.hashing import hash_specs
 from service.engine.tree import Tree
@@ -67,13 +68,15 @@ def random_tensors(
     rng = np.random.default_rng(seed)
     table = random_table(rng, config.n_leaves, config.n_atoms, config.nonzeros)
     dictionary = random_dictionary(rng, config.n_atoms)
+    hash_ = _random_hash(config, rng)
+    weights = random_descriptors(rng, config.n_features, n_labels)
+    bias = rng.normal(size=n_labels).astype(np.float32)
     return {
-        **_random_hash(config, rng),
+        **hash_,
         "table": table,
         "dictionary": dictionary,
         "inverse_grams": invert_grams(table, dictionary),
-        "classifier_weights": random_descriptors(rng, config.n_features, n_labels),
-        "classifier_bias": rng.normal(size=n_labels).astype(np.float32),
+        **LinearClassifier.from_floats(weights, bias).tensors(),
     }
 
 

@@ -22,6 +22,7 @@ from service.engine import Bundle, BundleError, Engine, Probe, read_bundle, writ
 from service.engine.bundle import MANIFEST_FILE, TENSORS_FILE, expected_tensors
 from service.engine.manifest import TensorSpec
 from service.engine.tree import Tree
+from tests import reference
 from tests.service.engine.samples import LABELS, random_bundle, random_descriptors, random_png
 from tests.service.engine.test_coding import pseudo_inverses
 
@@ -151,8 +152,7 @@ def test_an_engine_copies_no_tensor(folder: Path) -> None:
         engine.coder.table,
         engine.coder.dictionary,
         engine.coder.inverse_grams,
-        engine.classifier.weights,
-        engine.classifier.bias,
+        *engine.classifier.tensors().values(),
     )
     assert all(any(isinstance(base, mmap.mmap) for base in bases(array)) for array in used)
 
@@ -372,13 +372,21 @@ def test_a_tensor_of_the_wrong_shape_is_named(folder: Path, name: str, change: s
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [("dictionary", "float64"), ("classifier_weights", "float16"), ("table", "int64")],
+    [
+        ("dictionary", "float64"),
+        ("classifier_weights", "float16"),
+        ("classifier_weights", "int8"),
+        ("classifier_scales", "float64"),
+        ("table", "int64"),
+    ],
 )
 def test_a_tensor_of_a_type_that_no_bundle_has_is_named(
     folder: Path, name: str, dtype: str
 ) -> None:
-    store_tensors(folder, {**copies(), name: BUNDLE.tensors[name].astype(dtype)})
-    with refused(f"tensor {name} is .*, expected (float32|int32)"):
+    tensor = BUNDLE.tensors[name]
+    with np.errstate(over="ignore"):  # integers beyond float16
+        store_tensors(folder, {**copies(), name: tensor.astype(dtype)})
+    with refused(f"tensor {name} is {dtype} .*, expected {tensor.dtype}"):
         read_bundle(folder)
 
 
@@ -404,6 +412,14 @@ def test_a_weight_that_is_not_finite_is_refused(folder: Path, name: str, value: 
         read_bundle(folder)
 
 
+def test_a_negative_scale_is_refused(folder: Path) -> None:
+    tensors = copies()
+    tensors["classifier_scales"][1] = -0.25
+    store_tensors(folder, tensors)
+    with refused("tensor classifier_scales has the value -0.25, expected none below zero"):
+        read_bundle(folder)
+
+
 @pytest.mark.parametrize("atom", [-1, 12, 2**31 - 1, -(2**31)])
 def test_an_atom_id_out_of_range_is_refused(folder: Path, atom: int) -> None:
     tensors = copies()
@@ -418,7 +434,7 @@ def test_labels_that_the_classifier_does_not_have_are_refused(
     folder: Path, labels: list[str]
 ) -> None:
     reseal(folder, lambda whole: whole.update(labels=labels))
-    with refused("tensor classifier_(weights|bias) is .*, expected "):
+    with refused("tensor classifier_(weights|scales|bias) is .*, expected "):
         read_bundle(folder)
 
 
@@ -491,14 +507,16 @@ def test_a_probe_that_is_no_image_is_the_bundle_s_error(tmp_path: Path, image: b
         Engine.load(where)
 
 
-@pytest.mark.parametrize("name", ["dictionary", "classifier_weights", "inverse_grams"])
+@pytest.mark.parametrize(
+    "name", ["dictionary", "classifier_weights", "classifier_scales", "inverse_grams"]
+)
 def test_wrong_weights_under_true_digests_are_found_by_the_probes(folder: Path, name: str) -> None:
     store_tensors(folder, {**copies(), name: BUNDLE.tensors[name][::-1].copy()})
     with refused("probe 0 scores differ"):
         Engine.load(folder)
 
 
-# --- bundles of the first trainer --------------------------------------------------------
+# --- bundles of earlier trainers ---------------------------------------------------------
 
 
 def float_tree() -> Tensors:
@@ -525,6 +543,51 @@ def test_a_float32_tree_that_is_not_finite_is_refused(folder: Path) -> None:
     tensors["tree_vectors"][0, 0] = np.nan
     store_tensors(folder, tensors)
     with refused("tensor tree_vectors has values that are not finite"):
+        read_bundle(folder)
+
+
+def float_weights() -> Tensors:
+    """The weights before rounding, as trainers stored them that knew no scales."""
+    tensors = copies()
+    scales = tensors.pop("classifier_scales")
+    noise = np.random.default_rng(0).uniform(-0.4, 0.4, tensors["classifier_weights"].shape)
+    weights = (tensors["classifier_weights"] + noise) * scales
+    return {**tensors, "classifier_weights": weights.astype(np.float32)}
+
+
+def test_weights_in_float32_score_as_before_but_for_the_rounding(folder: Path) -> None:
+    tensors = float_weights()
+    store_tensors(folder, tensors)
+    engine, data = Engine.load(folder), random_png(5)
+    pooled = engine.pooled_vector(data)
+    weights, bias = tensors["classifier_weights"], tensors["classifier_bias"]
+    difference = np.abs(engine.scores(data) - reference.scores(pooled, weights, bias))
+    bound = np.abs(pooled).sum() * engine.classifier.scales / 2
+    # A score of about one in float32, summed from 252 products.
+    assert (difference <= bound + 252 * reference.EPSILON).all()
+
+
+def test_weights_in_float32_beside_scales_are_refused(folder: Path) -> None:
+    tensors = {**float_weights(), "classifier_scales": BUNDLE.tensors["classifier_scales"]}
+    store_tensors(folder, tensors)
+    with refused(r"holds the tensors .*'classifier_scales'.*expected \[(?!.*classifier_scales)"):
+        read_bundle(folder)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_float32_weights_that_are_not_finite_are_refused(folder: Path, value: float) -> None:
+    tensors = float_weights()
+    tensors["classifier_weights"][-1, -1] = value
+    store_tensors(folder, tensors)
+    with refused("tensor classifier_weights has values that are not finite"):
+        read_bundle(folder)
+
+
+def test_float32_weights_of_the_wrong_shape_are_refused(folder: Path) -> None:
+    tensors = float_weights()
+    tensors["classifier_weights"] = tensors["classifier_weights"].T.copy()
+    store_tensors(folder, tensors)
+    with refused(r"tensor classifier_weights is float32 \[3, 252\], expected float32 \[252, 3\]"):
         read_bundle(folder)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from service.engine import Prediction
-from service.engine.arrays import Float32Array
+from service.engine.arrays import Float32Array, Float64Array
 from service.engine.classifier import LinearClassifier, probabilities, rank
 from tests import reference
 from tests.reference import EPSILON
@@ -30,30 +30,91 @@ def labels_for(scores: Float32Array) -> tuple[str, ...]:
     return tuple(f"label {number}" for number in range(len(scores)))
 
 
+# Around the width of a SIMD register, and around the rows that are asked for ahead.
+feature_counts = st.sampled_from([0, 1, 15, 16, 17, 300])
+label_counts = st.sampled_from([1, 2, 3, 15, 16, 17, 101])
+
+
+def some_zeros(rng: np.random.Generator, n_features: int) -> Float32Array:
+    pooled: Float32Array = random_descriptors(rng, 1, n_features)[0]
+    pooled[rng.random(n_features) < rng.random()] = 0
+    return pooled
+
+
+def random_classifier(rng: np.random.Generator, n_features: int, n_labels: int) -> LinearClassifier:
+    """Any integers; scales and biases of very different sizes."""
+    weights = rng.integers(-(2**15), 2**15, (n_features, n_labels), np.int16)
+    scales, bias = 10.0 ** rng.uniform(-8, 0, (2, n_labels))
+    return LinearClassifier(weights, scales.astype(np.float32), bias.astype(np.float32))
+
+
+def rounding(classifier: LinearClassifier, pooled: Float32Array) -> Float64Array:
+    """What float32 may cost: each product, each sum, the scale and the bias round once."""
+    weights = np.abs(classifier.weights * classifier.scales.astype(np.float64))
+    size = reference.scores(np.abs(pooled), weights, np.abs(classifier.bias))
+    return (len(pooled) + 3) * EPSILON * size
+
+
 @PROPERTY
-@given(seeds, st.sampled_from([0, 1, 15, 16, 17, 300]), st.sampled_from([2, 3, 15, 16, 17, 101]))
+@given(seeds, feature_counts, label_counts)
 def test_scores_equal_the_oracle(seed: int, n_features: int, n_labels: int) -> None:
     rng = np.random.default_rng(seed)
-    pooled = random_descriptors(rng, 1, n_features)[0]
-    pooled[rng.random(n_features) < 0.5] = 0
-    weights = random_descriptors(rng, n_features, n_labels)
-    bias = random_descriptors(rng, 1, n_labels)[0]
-    expected = reference.scores(pooled, weights, bias)
-    # Each product and each sum rounds once.
-    size = reference.scores(np.abs(pooled), np.abs(weights), np.abs(bias))
-    found = LinearClassifier(weights, bias).scores(pooled)
-    assert (np.abs(found - expected) <= (n_features + 1) * EPSILON * size).all()
+    pooled = some_zeros(rng, n_features)
+    classifier = random_classifier(rng, n_features, n_labels)
+    weights = classifier.weights * classifier.scales.astype(np.float64)
+    expected = reference.scores(pooled, weights, classifier.bias)
+    difference = np.abs(classifier.scores(pooled) - expected)
+    assert (difference <= rounding(classifier, pooled)).all()
+
+
+@PROPERTY
+@given(seeds, feature_counts, label_counts)
+def test_rounding_weights_moves_a_score_by_half_a_scale_at_most(
+    seed: int, n_features: int, n_labels: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    pooled = some_zeros(rng, n_features)
+    sizes = 10.0 ** rng.uniform(-8, 8, n_labels)
+    weights = (random_descriptors(rng, n_features, n_labels) * sizes).astype(np.float32)
+    classifier = LinearClassifier.from_floats(weights, np.zeros(n_labels, np.float32))
+    bound = np.abs(pooled).sum(dtype=np.float64) * classifier.scales.astype(np.float64) / 2
+    difference = np.abs(classifier.scores(pooled) - reference.scores(pooled, weights, 0))
+    assert (difference <= bound + rounding(classifier, pooled)).all()
+
+
+def test_the_largest_weight_of_a_label_is_the_largest_integer() -> None:
+    weights = np.array([[0.5, -3], [-1, 2], [0.25, 1e-6]], np.float32)
+    classifier = LinearClassifier.from_floats(weights, np.zeros(2, np.float32))
+    # 32767/2 and 32767/4 are rounded to nearest, a half to the even neighbour.
+    expected = [[16384, -32767], [-32767, 21845], [8192, 0]]
+    np.testing.assert_array_equal(classifier.weights, expected)
+    np.testing.assert_array_equal(classifier.scales, np.array([1, 3], np.float32) / 32767)
+
+
+def test_a_label_without_weights_scores_its_bias() -> None:
+    weights = np.array([[0, 1], [0, 2]], np.float32)
+    classifier = LinearClassifier.from_floats(weights, np.array([-0.5, 0], np.float32))
+    assert classifier.scales[0] == 0
+    assert not classifier.weights[:, 0].any()
+    assert classifier.scores(np.ones(2, np.float32))[0] == -0.5
+
+
+@pytest.mark.parametrize("size", [1e-45, 5e-45, 1e-42, 4e-41, 7e-41])
+def test_weights_too_small_for_a_scale_do_not_change_their_sign(size: float) -> None:
+    weights = np.array([[size, -size], [-size, size]], np.float32)
+    integers = LinearClassifier.from_floats(weights, np.zeros(2, np.float32)).weights
+    assert (integers * np.sign(weights) >= 0).all()
 
 
 def test_a_zero_vector_scores_the_bias() -> None:
     bias = np.array([1.5, -2.5], np.float32)
-    classifier = LinearClassifier(np.ones((4, 2), np.float32), bias)
+    classifier = LinearClassifier.from_floats(np.ones((4, 2), np.float32), bias)
     np.testing.assert_array_equal(classifier.scores(np.zeros(4, np.float32)), bias)
 
 
 def test_scoring_leaves_the_bias_alone() -> None:
     bias = np.zeros(2, np.float32)
-    classifier = LinearClassifier(np.ones((4, 2), np.float32), bias)
+    classifier = LinearClassifier.from_floats(np.ones((4, 2), np.float32), bias)
     classifier.scores(np.ones(4, np.float32))
     assert not bias.any()
 
@@ -132,6 +193,7 @@ def test_a_prediction_holds_plain_python_values() -> None:
 
 
 def test_the_arrays_of_a_classifier_are_read_only() -> None:
-    classifier = LinearClassifier(np.ones((4, 2), np.float32), np.zeros(2, np.float32))
+    classifier = LinearClassifier.from_floats(np.ones((4, 2), np.float32), np.zeros(2, np.float32))
     assert not classifier.weights.flags.writeable
+    assert not classifier.scales.flags.writeable
     assert not classifier.bias.flags.writeable

@@ -125,7 +125,8 @@ def test_the_whole_road_equals_the_oracle_s(seed: int) -> None:
 def test_the_probabilities_equal_the_oracle_s(seed: int) -> None:
     data, model = random_png(seed, 28, 31), oracle_of(ENGINE)
     pooled = reference.pooled_vector(model, ENGINE.decode(data))
-    scores = reference.scores(pooled, ENGINE.classifier.weights, ENGINE.classifier.bias)
+    classifier = ENGINE.classifier
+    scores = reference.scores(pooled, classifier.weights * classifier.scales, classifier.bias)
     expected = reference.softmax(scores, ENGINE.config.probability_scale)
     found = {item.label: item.probability for item in ENGINE.classify(data, top_k=3)}
     # An error of 5e-4 in 252 features, weighted by weights around one, at random signs.

@@ -108,7 +108,7 @@ class Models:
         rng = np.random.default_rng(self.settings.seed)
         shape = (config.n_features, self.settings.labels)
         weights = rng.standard_normal(shape, np.float32)
-        return LinearClassifier(weights, np.zeros(self.settings.labels, np.float32))
+        return LinearClassifier.from_floats(weights, np.zeros(self.settings.labels, np.float32))
 
 
 def draw_descriptors(images: tuple[Path, ...], count: int, seed: int) -> Float32Array:

@@ -24,7 +24,7 @@ from trainer.reproduce.speed.yardsticks import blas_product
 __all__ = ["Rates", "Stage", "StageReport", "measure_stages"]
 
 _FLOAT = 4  # bytes of a float32, and of an int32
-_SHORT = 2  # bytes of a value of a direction
+_SHORT = 2  # bytes of a value of a direction, and of a classifier's weight
 
 # An instruction multiplies twice as many 16-bit integers as float32, whose rate is measured.
 _SHORTS_PER_FLOAT = 2
@@ -161,7 +161,7 @@ def _work(engine: Engine, steps: _Steps) -> dict[str, tuple[int, int]]:
             + codes,
         ),
         "pool": (n * m, codes + steps.pooled.nbytes),
-        "classify": (features * labels, features * labels * _FLOAT + steps.pooled.nbytes),
+        "classify": (features * labels, features * labels * _SHORT + steps.pooled.nbytes),
     }
 
 
