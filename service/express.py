@@ -1,9 +1,9 @@
 """The short way for the calls that are made most: those without parameters.
 
 To match a route, to solve parameters that were not given and to set up what none of our
-routes uses takes FastAPI a quarter of a millisecond, as long as all the rest that the
-front does for a request. What has nothing to solve goes straight to the same function;
-everything else, a wrong parameter included, takes the usual road.
+routes uses takes FastAPI 0.2 ms, where all the rest of the application takes 0.13. What
+has nothing to solve goes straight to the same function; everything else, a wrong
+parameter included, takes the usual road.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
