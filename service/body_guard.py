@@ -9,17 +9,30 @@ import asyncio
 import time
 from dataclasses import dataclass
 
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import OversizedBodyError, SlowBodyError, UnsupportedBodyError
 from service.settings import Settings
 from service.tally import tally_of
 
-__all__ = ["BodyGuard", "BodyLimits"]
+__all__ = ["BodyGuard", "BodyLimits", "read_body"]
 
 
 # The Open Inference Protocol has compressed bodies; its routes limit what they inflate.
 _COMPRESSED_PATHS = "/v2/"
+
+
+async def read_body(request: Request) -> bytes:
+    """All of the body; what `Request.body` does, without a generator around each message."""
+    chunks: list[bytes] = []
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunks.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(chunks)
 
 
 @dataclass(frozen=True)
@@ -93,14 +106,26 @@ class _Reader:
         # Only waiting counts: what the service itself takes is not the client's fault.
         allowed = limits.silence_seconds + self._received / limits.bytes_per_second
         patience = min(limits.silence_seconds, allowed - self._waited)
+        here, late = asyncio.current_task(), False
+        assert here is not None  # noqa: S101
+
+        def give_up() -> None:
+            nonlocal late
+            late = here.cancel()
+
+        # What `asyncio.timeout` does, at a fifth of its cost: most bodies are there already.
+        timer = asyncio.get_running_loop().call_later(patience, give_up)
         try:
-            async with asyncio.timeout(patience):
-                message = await self._receive()
-        except TimeoutError as error:
+            message = await self._receive()
+        except asyncio.CancelledError:
+            if not late or here.uncancel():
+                raise
             raise SlowBodyError(
                 f"the body came too slowly, {self._received} bytes so far; expected the next ones "
                 f"within {limits.silence_seconds:g} s, and {limits.bytes_per_second:g} bytes/s"
-            ) from error
+            ) from None
+        finally:
+            timer.cancel()
         self._waited += time.monotonic() - start
         return message
 

@@ -134,8 +134,11 @@ class Dispatcher:
     def _hand_out(self, job: Job, *, first: bool = False) -> None:
         """To a worker if one is idle, else into the queue."""
         if self._idle:
-            # The one that was busy last: its caches are warm.
-            self._start(job, self._idle.pop())
+            # The same few again and again, whose caches are warm; the last one shares its
+            # core with the event loop.
+            lowest = min(self._idle, key=lambda place: place.number)
+            self._idle.remove(lowest)
+            self._start(job, lowest)
             return
         self._queue[job.number] = job
         self.queue_bytes += len(job.body)

@@ -95,6 +95,11 @@ class Place:
         self._loop = asyncio.get_running_loop()
 
     @property
+    def number(self) -> int:
+        """Which of the places it is."""
+        return self._plan.number
+
+    @property
     def state(self) -> WorkerState:
         """The worker at this moment."""
         plan = self._plan

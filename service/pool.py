@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from service.code_forms import CodeForms
-from service.cores import deal, usable_cores
+from service.cores import allowed_cores, deal, usable_cores
 from service.dispatch import Dispatcher
 from service.engine import BundleError, Codes, LeafcodeError
 from service.engine.arrays import Float32Array
@@ -55,6 +55,8 @@ class Pool:
         self._starter = Starter(settings)
         self._places: list[Place] = []
         self._tasks: list[asyncio.Task[None]] = []
+        # Looked up once: the event loop keeps to some of them later.
+        self._cores, self._allowed = usable_cores(), allowed_cores()
         self._heartbeat: asyncio.TimerHandle | None = None
 
     @property
@@ -66,6 +68,12 @@ class Pool:
     def would_wait(self) -> bool:
         """Whether new work would have to queue."""
         return self._dispatcher.would_wait
+
+    @property
+    def front_cores(self) -> tuple[int, ...]:
+        """Where the event loop is in nobody's way, else only in that of the last worker."""
+        taken = [core for plan in self._plans() for core in plan.cores]
+        return tuple(core for core in self._allowed if core not in taken) or (taken[-1],)
 
     def check_room(self) -> None:
         """Raise what refuses a job at once, before its body is read."""
@@ -204,7 +212,7 @@ class Pool:
 
     def _plans(self) -> list[Plan]:
         settings = self._settings
-        shares = deal(usable_cores(), settings.workers, settings.threads)
+        shares = deal(self._cores, settings.workers, settings.threads)
         return [
             Plan(number, cores, settings.threads, settings.image_limits, settings.max_descriptors)
             for number, cores in enumerate(shares)

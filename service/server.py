@@ -24,6 +24,7 @@ from service import __version__
 from service.app import create_app
 from service.connections import Doorkeeper, HeaderLimits
 from service.context import Context
+from service.cores import stay_on
 from service.errors import SettingsError
 from service.keys import Keys
 from service.settings import Settings
@@ -49,6 +50,7 @@ def serve(settings: Settings) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # no answer depends on where a request came from
         timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=settings.shutdown_seconds,
     )
@@ -86,6 +88,7 @@ class _Server(uvicorn.Server):
         # What is here now stays: looking through it again and again for garbage would keep
         # requests waiting, once in a while.
         gc.freeze()
+        stay_on(self.context.pool.front_cores)
         for listener in sockets or ():
             logger.info("ready at %s (documentation: /docs)", _url(listener))
 

@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.bodies import Images, media_type, parse_images
+from service.body_guard import read_body
 from service.context import Context, context_of
 from service.deadlines import TimeoutMs, seconds, while_connected
 from service.engine import LeafcodeError, Manifest
@@ -80,7 +81,7 @@ async def _read_images(request: Request, context: Context) -> Images:
     if found == FORM:
         files = await read_files(request, most)
         return Images(files, several=len(files) > 1)
-    body = await request.body()
+    body = await read_body(request)
     if found == "application/json" and body:
         return await run_in_threadpool(parse_images, body, most)
     return Images((body,), several=False)

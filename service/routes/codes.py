@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.bodies import media_type
+from service.body_guard import read_body
 from service.code_forms import CodeForms, Source, Target
 from service.context import context_of
 from service.deadlines import TimeoutMs, seconds, while_connected
@@ -98,7 +99,7 @@ async def _read_body(request: Request) -> bytes:
     if media_type(request.headers) == FORM:
         files = await read_files(request, most=1)
         return files[0]
-    body = await request.body()
+    body = await read_body(request)
     if not body:
         raise MalformedBodyError("the body is empty, expected descriptors or an image")
     return body

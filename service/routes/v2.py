@@ -14,6 +14,7 @@ from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from service.body_guard import read_body
 from service.context import Context, InContext, context_of
 from service.deadlines import TimeoutMs, seconds, while_connected
 from service.engine import ImageError, LeafcodeError
@@ -185,7 +186,7 @@ async def _infer(
     request: Request, context: Context, model: Model, stated: tuple[str | None, float | None]
 ) -> Response:
     header_length, patience = stated
-    body = await request.body()
+    body = await read_body(request)
     encoding = request.headers.get("content-encoding")
     if encoding:
         most = context.settings.max_body_bytes

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.cores import usable_cores
 from tests import pictures
 from tests.service.processes import DEADLINE_SECONDS, Server, children_of, environment
 from tests.service.test_classify import problem_of
@@ -73,6 +74,13 @@ def persist(server: Server) -> httpx.Response:
     while (response := post(server)).status_code == 429:
         pass
     return response
+
+
+@pytest.mark.skipif(len(usable_cores()) < 2, reason="needs two cores, one is allowed here")
+def test_the_front_leaves_the_core_of_a_lone_worker_alone(small_server: Server) -> None:
+    (worker,) = workers_of(small_server)
+    front = os.sched_getaffinity(small_server.process.pid)
+    assert front == os.sched_getaffinity(0) - os.sched_getaffinity(worker)
 
 
 def test_a_full_queue_is_answered_429_and_who_waits_is_answered(

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from service.code_forms import CodeForms
+from service.cores import allowed_cores, usable_cores
 from service.engine import BundleError, Engine, LeafcodeError, UnsupportedImageError
 from service.errors import DeadlineError, NotReadyError, OverloadedError, WorkerLostError
 from service.jobs import WorkerState
@@ -145,6 +146,22 @@ def test_no_descriptors_and_wrong_descriptors_cross_the_pool(models: Path) -> No
                 await pool.scores(ModelKey("tiny", 9), PNG)
 
     asyncio.run(use())
+
+
+@pytest.mark.skipif(len(usable_cores()) < 2, reason="needs two cores, one is allowed here")
+def test_the_front_keeps_out_of_the_way_of_workers(models: Path) -> None:
+    async def front_cores(workers: int) -> tuple[int, ...]:
+        async with running(models, workers=workers) as pool:
+            for number in range(workers):  # the first that is idle works
+                await classify(pool)
+                busy = [place.number for place in pool._places if place._useful]
+                assert busy == [0], number
+            return pool.front_cores
+
+    everyone = len(usable_cores())
+    assert asyncio.run(front_cores(1)) == allowed_cores()[1:]
+    others = set(allowed_cores()) - set(usable_cores())
+    assert set(asyncio.run(front_cores(everyone))) == (others or {usable_cores()[-1]})
 
 
 def test_workers_are_pinned_and_share_one_mapped_copy(models: Path) -> None:
