@@ -44,7 +44,9 @@ class Job:
     body: bytes | memoryview
     answer: "asyncio.Future[Frame]"
     accepted: float
+    deadline: float
     timer: asyncio.TimerHandle | None = None
+    handed_over: float = 0.0
     started: float = 0.0
     attempts: int = 0
 

@@ -1,9 +1,10 @@
 """One place in the pool: a few cores, and the worker process that sits there now.
 
 A task keeps the place occupied: start a worker, load the models, let it work, clean up
-when it is gone, start over. Work itself passes through callbacks of the event loop, one
-job at a time, without a task or a thread. Between two jobs a worker can be asked to load
-and unload versions; it is then out of reach for jobs, but not for long.
+when it is gone, start over. Work itself passes through callbacks of the event loop,
+without a task or a thread. A worker does one job at a time; one more may be in its hand,
+so that it need not wait for the event loop in between. When it has none it can be asked
+to load and unload versions; it is then out of reach for jobs, but not for long.
 """
 
 import asyncio
@@ -52,8 +53,14 @@ class Supervisor(Protocol):
     def on_answer(self, job: Job, frame: Frame) -> None:
         """A job was answered."""
 
+    def on_next(self, place: "Place", job: Job) -> None:
+        """The worker is at the job that was in its hand."""
+
     def on_lost(self, job: Job) -> None:
         """The worker went away in the middle of a job."""
+
+    def on_returned(self, job: Job) -> None:
+        """The worker went away before it came to a job in its hand."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,7 @@ class Place:
         stock: Callable[[], Stock],
     ) -> None:
         self._job: Job | None = None
+        self._in_hand: Job | None = None
         self.first_start: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._plan = plan
         self._starter = starter
@@ -113,6 +121,21 @@ class Place:
         self._job = job
         self._become("busy")
         self._link.send(job.frame())
+
+    @property
+    def has_free_hand(self) -> bool:
+        """Whether the worker is busy and can be given one more job to go on with."""
+        return self._job is not None and self._in_hand is None and self._pause is None
+
+    def hand_over(self, job: Job) -> None:
+        """Send a job that the busy worker goes on with."""
+        assert self._link is not None  # noqa: S101
+        self._in_hand = job
+        self._link.send(job.frame())
+
+    def forget(self) -> None:
+        """Somebody else does the job in the worker's hand; an answer to it means nothing."""
+        self._in_hand = None
 
     def kill(self, reason: str) -> None:
         """End the worker; another one takes the place."""
@@ -260,10 +283,15 @@ class Place:
         if frame.job == _PING:
             self._on_pong()
         elif self._job is not None and frame.job == self._job.number:
-            job, self._job, self._useful = self._job, None, True
-            self._become("idle")
+            job, self._useful = self._job, True
+            self._job, self._in_hand = self._in_hand, None
+            if self._job is None:
+                self._become("idle")
             self._supervisor.on_answer(job, frame)
-            self._rest()
+            if self._job is None:
+                self._rest()
+            else:
+                self._supervisor.on_next(self, self._job)
 
     def _on_pong(self) -> None:
         self._pinged = None
@@ -281,10 +309,13 @@ class Place:
         """Hand the job back, and wait until the process is gone from its cores."""
         self._supervisor.on_unusable(self)
         job, self._job, self._pinged = self._job, None, None
+        in_hand, self._in_hand = self._in_hand, None
         (pid, self._pid), (link, self._link) = (self._pid, None), (self._link, None)
         if link is not None:
             link.abort()
         self._become("starting", self._reason or "its process ended")
+        if in_hand is not None:
+            self._supervisor.on_returned(in_hand)
         if job is not None:
             self._supervisor.on_lost(job)
         if pid is not None:
