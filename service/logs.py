@@ -10,7 +10,6 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
@@ -89,9 +88,9 @@ def _utc(second: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
-def _fields(record: logging.LogRecord) -> Mapping[str, object]:
+def _fields(record: logging.LogRecord) -> dict[str, object]:
     fields = getattr(record, "fields", {})
-    return fields if isinstance(fields, Mapping) else {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def _escaped(text: str) -> str:

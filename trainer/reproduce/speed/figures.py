@@ -120,7 +120,7 @@ def scaling_2(bench: Workbench) -> Figure:
         bench.images,
         separate_cores(2),
         # Many short rounds: each is an opportunity to find both cores undisturbed.
-        3 * bench.settings.rounds,
+        8 * bench.settings.rounds,
         bench.patience.seconds / 8,
     )
     seconds = {"alone": 1 / throughput.alone, "together": 1 / throughput.together}
