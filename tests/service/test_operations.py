@@ -30,9 +30,8 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def workers_of(server: Server) -> list[int]:
-    """The processes below the fork server."""
-    (fork_server,) = (pid for pid in children_of(server.process.pid) if children_of(pid))
-    return children_of(fork_server)
+    """The processes below the fork server; none while all of them are being replaced."""
+    return [pid for child in children_of(server.process.pid) for pid in children_of(child)]
 
 
 def post(server: Server, **headers: str) -> httpx.Response:
