@@ -120,8 +120,8 @@ def scaling_2(bench: Workbench) -> Figure:
         bench.images,
         separate_cores(2),
         # Many short rounds: each is an opportunity to find both cores undisturbed.
-        8 * bench.settings.rounds,
-        bench.patience.seconds / 8,
+        16 * bench.settings.rounds,
+        bench.patience.seconds / 16,
     )
     seconds = {"alone": 1 / throughput.alone, "together": 1 / throughput.together}
     return Figure(throughput.together / throughput.alone, seconds)
