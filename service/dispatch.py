@@ -1,8 +1,8 @@
 """The queue in front of the workers: admission, deadlines, second tries.
 
 One bounded first-in-first-out queue. While it is long, a busy worker has its next job in
-its hand already, so that it need not wait for the event loop: 6 % more images a second on
-two cores. Who gets one too many behind a long job is helped by the others. A job past its
+its hand already, so that it need not wait for the event loop: 6 to 10 % more images a
+second on two cores. Who gets one too many behind a long job is helped by the others. A job past its
 deadline is answered at that moment, wherever it is. All of it runs in callbacks of the
 event loop: a job costs one future and one timer, no task and no thread.
 """

@@ -3,8 +3,7 @@
 Arrays that live for one image row hold one orientation band after the other, so
 that every inner loop runs along x and becomes SIMD; only the finished feature
 map interleaves the eight bands of a cell, because a descriptor consists of cells.
-Both are in this file because they share their first steps: numba's cache would not
-notice a change in a part from another file.
+Both are in this file because they share their first steps.
 """
 
 import numpy as np
