@@ -122,3 +122,21 @@ def test_a_job_in_hand_is_answered_at_its_deadline_and_its_worker_lives(models: 
             assert pool.state().restarts == 0
 
     asyncio.run(use())
+
+
+def test_a_job_in_hand_that_nobody_waits_for_is_not_done_by_another(models: Path) -> None:
+    async def use() -> None:
+        async with running(models, workers=2) as pool:
+            tasks = submit(pool, 8)
+            job = await job_in_hand(pool)
+            pid = process_of(pool, job)
+            os.kill(pid, signal.SIGSTOP)
+            tasks.pop(job.number - 1).cancel()
+            await until(lambda: sum(not task.done() for task in tasks) <= 1)
+            pool._dispatcher._mean_seconds = 0.0  # so that it counts as stuck by now
+            assert [await label_of(pool)] == right(models, 1)
+            assert job.attempts == 0
+            os.kill(pid, signal.SIGCONT)
+            assert await asyncio.gather(*tasks) == right(models, 7)
+
+    asyncio.run(use())
