@@ -78,8 +78,7 @@ class _Watch:
 
     def _on_end(self, watcher: asyncio.Task[None]) -> None:
         if self._handler is not None and not watcher.cancelled():
-            self.client_gone = True
-            self._handler.cancel()
+            self.client_gone = self._handler.cancel()
 
 
 async def _disconnected(request: Request) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from service.engine import Engine, LeafcodeError, write_bundle
 from service.engine.bundle import MODEL_NAME
@@ -42,6 +42,8 @@ from trainer.reproduce.training import TrainingCostSettings, measure_training
 from trainer.sampling import log_unreadable
 
 __all__ = ["main"]
+
+Settings = TypeVar("Settings", bound=Any)
 
 logger = logging.getLogger(__name__)
 
@@ -212,9 +214,15 @@ def _add_numbers(parser: argparse.ArgumentParser, defaults: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
+def _numbers(options: argparse.Namespace, kind: type[Settings]) -> Settings:
+    """What the options that `_add_numbers` made say."""
+    names = [field.name for field in fields(kind)]
+    settings: Settings = kind(**{name: getattr(options, name) for name in names})
+    return settings
+
+
 def _reproduce_speed(options: argparse.Namespace) -> None:
-    names = [field.name for field in fields(SpeedSettings)]
-    settings = SpeedSettings(**{name: getattr(options, name) for name in names})
+    settings = _numbers(options, SpeedSettings)
     options.out.mkdir(parents=True, exist_ok=True)
     report = measure_speed(Sources(options.data, options.models, options.served), settings)
     document = json.dumps(report.to_json(), indent=1)
@@ -229,8 +237,7 @@ def _reproduce_speed(options: argparse.Namespace) -> None:
 
 
 def _soak(options: argparse.Namespace) -> None:
-    names = [field.name for field in fields(SoakSettings)]
-    settings = SoakSettings(**{name: getattr(options, name) for name in names})
+    settings = _numbers(options, SoakSettings)
     result = soak(options.served, settings)
     print(json.dumps(asdict(result)) if options.json else soak_text(result))
     if faults := result.faults():
@@ -238,8 +245,7 @@ def _soak(options: argparse.Namespace) -> None:
 
 
 def _reloads(options: argparse.Namespace) -> None:
-    names = [field.name for field in fields(ReloadSettings)]
-    settings = ReloadSettings(**{name: getattr(options, name) for name in names})
+    settings = _numbers(options, ReloadSettings)
     result = reload_under_load(options.served, settings)
     print(json.dumps(asdict(result)) if options.json else reloads_text(result))
     if faults := result.faults():
@@ -247,15 +253,13 @@ def _reloads(options: argparse.Namespace) -> None:
 
 
 def _reproduce_refinement(options: argparse.Namespace) -> None:
-    names = [field.name for field in fields(RefinementSettings)]
-    settings = RefinementSettings(**{name: getattr(options, name) for name in names})
+    settings = _numbers(options, RefinementSettings)
     errors = measure_refinement(options.data, settings)
     print(json.dumps(errors) if options.json else refinement_text(errors))
 
 
 def _reproduce_training(options: argparse.Namespace) -> None:
-    names = [field.name for field in fields(TrainingCostSettings)]
-    settings = TrainingCostSettings(**{name: getattr(options, name) for name in names})
+    settings = _numbers(options, TrainingCostSettings)
     costs = measure_training(options.data, settings)
     if options.json:
         print(json.dumps({"costs": [asdict(cost) for cost in costs]}))
@@ -264,8 +268,7 @@ def _reproduce_training(options: argparse.Namespace) -> None:
 
 
 def _reproduce_patches(options: argparse.Namespace) -> None:
-    names = [field.name for field in fields(PatchSettings)]
-    settings = PatchSettings(**{name: getattr(options, name) for name in names})
+    settings = _numbers(options, PatchSettings)
     study = study_patches(options.data, settings)
     draw_figure(study).save(options.out)
     if options.json:

@@ -186,6 +186,7 @@ async def _infer(
     request: Request, context: Context, model: Model, stated: tuple[str | None, float | None]
 ) -> Response:
     header_length, patience = stated
+    context.pool.check_room()
     body = await read_body(request)
     encoding = request.headers.get("content-encoding")
     if encoding:
