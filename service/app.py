@@ -12,21 +12,21 @@ from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
-from service.body_guard import BodyGuard, BodyLimits
-from service.context import Context
 from service.express import Endpoint, Express
-from service.in_flight import InFlight, RequestCount
-from service.keys import RequireKey, read_keys
-from service.metrics import Metrics, PoolCollector
-from service.middleware import RequestTrace
-from service.openapi import complete_openapi
-from service.pool import Pool
-from service.problems import install_handlers
+from service.http.auth import RequireKey, read_keys
+from service.http.body import BodyGuard, BodyLimits
+from service.http.in_flight import InFlight, RequestCount
+from service.http.problems import install_handlers
+from service.http.request_log import RequestTrace
+from service.observability.metrics import Metrics, PoolCollector
+from service.observability.tracing import Tracing
+from service.pool.pool import Pool
 from service.reload import Reloader
 from service.repository import Repository
 from service.routes import classify, codes, health, metrics, models, v2
+from service.routes.context import Context
+from service.routes.openapi import complete_openapi
 from service.settings import Settings
-from service.tracing import Tracing
 
 __all__ = ["create_app"]
 

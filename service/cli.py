@@ -15,12 +15,12 @@ from pathlib import Path
 from service import __version__
 from service.engine import Engine, LeafcodeError, Prediction
 from service.errors import SettingsError
-from service.logs import start_logging
+from service.observability.logs import start_logging
+from service.pool.warmup import warm
 from service.repository import Repository
-from service.schemas import ModelRef
+from service.routes.schemas import ModelRef
 from service.server import serve
 from service.settings import ENVIRONMENT_ONLY, Settings, allowed, load_settings
-from service.warmup import warm
 
 __all__ = ["main"]
 
@@ -144,7 +144,7 @@ def _warm(_: argparse.Namespace) -> int:
 
 def _classify(options: argparse.Namespace) -> int:
     start_logging("warning")
-    logging.getLogger("service.warmup").setLevel(logging.INFO)
+    logging.getLogger("service.pool.warmup").setLevel(logging.INFO)
     settings = load_settings(models=options.models)
     warm()
     engine = Engine.load(Repository.load(settings.models).find(options.model, options.version).path)

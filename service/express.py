@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.engine import LeafcodeError
-from service.problems import refuse
+from service.http.problems import refuse
 
 __all__ = ["Endpoint", "Express"]
 

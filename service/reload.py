@@ -16,8 +16,8 @@ from typing import Any
 
 from service.engine import BundleError, LeafcodeError
 from service.errors import WorkerLostError
-from service.in_flight import RequestCount
-from service.pool import Pool
+from service.http.in_flight import RequestCount
+from service.pool.pool import Pool
 from service.repository import Model, ModelKey, Refusal, Repository, Sighting, read_model, survey
 
 __all__ = ["Reloader"]

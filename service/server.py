@@ -22,11 +22,11 @@ from fastapi import FastAPI
 
 from service import __version__
 from service.app import create_app
-from service.connections import Doorkeeper, HeaderLimits
-from service.context import Context
-from service.cores import stay_on
 from service.errors import SettingsError
-from service.keys import Keys
+from service.http.auth import Keys
+from service.http.protocol import Doorkeeper, HeaderLimits
+from service.pool.cores import stay_on
+from service.routes.context import Context
 from service.settings import Settings
 
 __all__ = ["serve"]

@@ -11,10 +11,10 @@ from pydantic import Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from service.cores import usable_cores
 from service.engine import ImageLimits
 from service.errors import SettingsError
-from service.logs import LogFormat, LogLevel
+from service.observability.logs import LogFormat, LogLevel
+from service.pool.cores import usable_cores
 
 __all__ = ["EMBEDDED_MODELS", "ENVIRONMENT_ONLY", "Settings", "allowed", "load_settings"]
 

@@ -10,16 +10,18 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from service.bodies import Images, media_type, parse_images
-from service.body_guard import read_body
-from service.context import Context, context_of
-from service.deadlines import TimeoutMs, seconds, while_connected
 from service.engine import LeafcodeError, Manifest
-from service.jobs import Outcome
-from service.openapi import CLASSIFY_BODY
-from service.problems import describe, documented
+from service.formats.json_bodies import Images, media_type, parse_images
+from service.http.body import read_body
+from service.http.disconnect import TimeoutMs, seconds, while_connected
+from service.http.problems import describe, documented
+from service.http.uploads import FORM, read_files
+from service.observability.request_record import observe
+from service.pool.job import Outcome
 from service.repository import ModelKey
-from service.schemas import (
+from service.routes.context import Context, context_of
+from service.routes.openapi import CLASSIFY_BODY
+from service.routes.schemas import (
     Classification,
     Classifications,
     Failed,
@@ -28,8 +30,6 @@ from service.schemas import (
     TopK,
     Version,
 )
-from service.tally import observe
-from service.uploads import FORM, read_files
 
 __all__ = ["classify", "router"]
 

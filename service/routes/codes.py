@@ -7,19 +7,19 @@ millions of them. This module only finds out which form came and which one is wa
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.bodies import media_type
-from service.body_guard import read_body
-from service.code_forms import CodeForms, Source, Target
-from service.context import context_of
-from service.deadlines import TimeoutMs, seconds, while_connected
 from service.errors import MalformedBodyError, NotAcceptableError, UnsupportedBodyError
-from service.negotiation import choose
-from service.openapi import CODES_ANSWER, CODES_BODY
-from service.problems import documented
+from service.formats.codes import CodeForms, Source, Target
+from service.formats.json_bodies import media_type
+from service.http.body import read_body
+from service.http.disconnect import TimeoutMs, seconds, while_connected
+from service.http.negotiation import choose
+from service.http.problems import documented
+from service.http.uploads import FORM, read_files
+from service.observability.request_record import observe
 from service.repository import ModelKey
-from service.schemas import CodeColumns, ModelName, Version
-from service.tally import observe
-from service.uploads import FORM, read_files
+from service.routes.context import context_of
+from service.routes.openapi import CODES_ANSWER, CODES_BODY
+from service.routes.schemas import CodeColumns, ModelName, Version
 
 __all__ = ["encode", "router"]
 

@@ -3,10 +3,10 @@
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse
 
-from service.context import InContext
 from service.errors import NotReadyError
-from service.problems import documented
-from service.schemas import Health
+from service.http.problems import documented
+from service.routes.context import InContext
+from service.routes.schemas import Health
 
 __all__ = ["router"]
 

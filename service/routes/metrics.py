@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.metrics import Metrics
+from service.observability.metrics import Metrics
 
 __all__ = ["router"]
 

@@ -5,11 +5,11 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Path
 from pydantic import JsonValue
 
-from service.context import Context, InContext
 from service.engine import Manifest
-from service.problems import documented
+from service.http.problems import documented
 from service.repository import Refusal
-from service.schemas import Limits, ModelCard, Models, RefusedVersion
+from service.routes.context import Context, InContext
+from service.routes.schemas import Limits, ModelCard, Models, RefusedVersion
 
 __all__ = ["router"]
 

@@ -14,22 +14,23 @@ from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from service.body_guard import read_body
-from service.context import Context, InContext, context_of
-from service.deadlines import TimeoutMs, seconds, while_connected
 from service.engine import ImageError, LeafcodeError
 from service.engine.arrays import Float32Array
 from service.errors import MalformedBodyError
-from service.inference import metadata, schemas
-from service.inference.answers import Answer, code_tensors, compose, label_tensors
-from service.inference.envelope import HEADER_LENGTH, Envelope, inflate, unwrap
-from service.inference.requests import BatchLimits, InferRequest, raw_image, read_request
-from service.jobs import Outcome, Timings
-from service.problems import documented
+from service.formats.v2.answers import Answer, code_tensors, compose, label_tensors
+from service.formats.v2.envelope import HEADER_LENGTH, Envelope, inflate, unwrap
+from service.formats.v2.requests import BatchLimits, InferRequest, raw_image, read_request
+from service.http.body import read_body
+from service.http.disconnect import TimeoutMs, seconds, while_connected
+from service.http.problems import documented
+from service.observability.request_record import observe
+from service.pool.job import Outcome, Timings
 from service.repository import Model, ModelKey
+from service.routes import v2_metadata as metadata
+from service.routes import v2_schemas as schemas
+from service.routes.context import Context, InContext, context_of
 from service.routes.health import readyz
 from service.routes.models import PathName, PathVersion
-from service.tally import observe
 
 __all__ = ["router"]
 

@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from tests import bundles
-from tests.service import publishing
-from tests.service.processes import Server
+from tests.support import publishing
+from tests.support.processes import Server
 
 
 @pytest.fixture(scope="session")

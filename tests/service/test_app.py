@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from service.app import create_app
 from service.settings import Settings
-from tests.service.test_classify import problem_of
+from tests.service.routes.test_classify import problem_of
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ import pytest
 
 from service.engine import Engine
 from tests import bundles, pictures
-from tests.service.processes import Server, environment, run
+from tests.support.processes import Server, environment, run
 
 PNG = pictures.png()
 

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from tests import pictures
-from tests.service.test_metrics import metrics, value
+from tests.service.observability.test_metrics import metrics, value
 
 PNG = pictures.png()
 DESCRIPTORS = bytes(4 * 128 * 3)

@@ -16,7 +16,7 @@ from service.engine import Engine
 from service.engine.bundle import TENSORS_FILE, read_bundle
 from tests import drawings
 from tests.conftest import SMALL
-from tests.service.processes import environment
+from tests.support.processes import environment
 from trainer.cli import main
 
 

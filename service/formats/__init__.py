@@ -1,0 +1,1 @@
+"""Bytes to arrays and back: request bodies and answers, without HTTP around them."""

@@ -1,0 +1,95 @@
+"""`POST /v1/codes` inside a worker: descriptors in every form, codes in every form.
+
+Reading and writing millions of numbers takes longer than coding them, so all of it
+happens beside the engine and only bytes cross to the event loop.
+"""
+
+import io
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic_core import to_json
+
+from service.engine import Codes, Engine, ImageLimits, Stopwatch
+from service.engine.arrays import Float32Array
+from service.formats.json_bodies import parse_descriptors
+from service.formats.npy import parse_npy, parse_raw
+
+__all__ = ["CodeForms", "Grid", "Source", "Target", "describe_image", "parse", "write_codes"]
+
+Source = Literal["json", "raw", "npy", "image"]
+Target = Literal["json", "npz"]
+
+Grid = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class CodeForms:
+    """What a request holds, and what its answer shall be."""
+
+    source: Source
+    target: Target
+
+
+_PARSERS = {"json": parse_descriptors, "raw": parse_raw, "npy": parse_npy}
+
+
+def describe_image(
+    engine: Engine, body: bytes, limits: ImageLimits, watch: Stopwatch
+) -> tuple[Float32Array, Grid]:
+    """The descriptors (n, 128) of an encoded image, row by row, and their grid."""
+    gray = engine.decode(body, limits)
+    watch.lap("decode")
+    descriptors = engine.describe(gray)
+    watch.lap("sift")
+    rows, cols, width = descriptors.shape
+    return descriptors.reshape(rows * cols, width), (rows, cols)
+
+
+def parse(source: Source, body: bytes, most: int) -> Float32Array:
+    """The descriptors (n, 128) of a body that holds them."""
+    return _PARSERS[source](body, most)
+
+
+def write_codes(engine: Engine, codes: Codes, grid: Grid | None, target: Target) -> bytes:
+    """The answer: JSON of `CodeColumns`, or the same as arrays of an `.npz` file."""
+    return _to_json(engine, codes, grid) if target == "json" else _to_npz(engine, codes, grid)
+
+
+def _to_json(engine: Engine, codes: Codes, grid: Grid | None) -> bytes:
+    """Built without `CodeColumns`, because checking every number costs as much again."""
+    manifest = engine.manifest
+    document: dict[str, object] = {
+        "model": {
+            "name": manifest.name,
+            "version": manifest.version,
+            "digest": manifest.digest,
+        },
+        "n_atoms": manifest.config.n_atoms,
+        "leaf_ids": codes.leaf_ids.tolist(),
+        "atom_ids": codes.atom_ids.tolist(),
+        "values": codes.values.tolist(),
+    }
+    if grid is not None:
+        document["grid"] = {"rows": grid[0], "cols": grid[1]}
+    return to_json(document)
+
+
+def _to_npz(engine: Engine, codes: Codes, grid: Grid | None) -> bytes:
+    """Stored, not compressed: float values hardly shrink, and packing costs more than coding."""
+    manifest, file = engine.manifest, io.BytesIO()
+    arrays: dict[str, npt.ArrayLike] = {
+        "leaf_ids": codes.leaf_ids,
+        "atom_ids": codes.atom_ids,
+        "values": codes.values,
+        "n_atoms": manifest.config.n_atoms,
+        "model_name": manifest.name,
+        "model_version": manifest.version,
+        "model_digest": manifest.digest,
+    }
+    if grid is not None:
+        arrays["grid"] = grid
+    np.savez(file, allow_pickle=False, **arrays)
+    return file.getvalue()

@@ -1,0 +1,1 @@
+"""The Open Inference Protocol's requests and answers, as bytes and tensors."""

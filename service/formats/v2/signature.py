@@ -1,0 +1,32 @@
+"""What a model reads and answers, as tensors.
+
+A model takes images or descriptors; the name of the one input in a request says which,
+and each has outputs of its own.
+"""
+
+from service.engine import DESCRIPTOR_WIDTH, Manifest
+from service.formats.v2.tensors import TensorType
+
+__all__ = ["DESCRIPTORS", "IMAGE", "INPUTS", "OUTPUTS", "output_types"]
+
+IMAGE = TensorType("image", "BYTES", (-1,))
+DESCRIPTORS = TensorType("descriptors", "FP32", (-1, DESCRIPTOR_WIDTH))
+
+INPUTS = {IMAGE.name: IMAGE, DESCRIPTORS.name: DESCRIPTORS}
+OUTPUTS = {
+    IMAGE.name: ("label", "label_id", "probabilities"),
+    DESCRIPTORS.name: ("leaf_id", "atom_ids", "values"),
+}
+
+
+def output_types(manifest: Manifest) -> tuple[TensorType, ...]:
+    """The outputs for images, then those for descriptors."""
+    n_labels, nonzeros = len(manifest.labels), manifest.config.nonzeros
+    return (
+        TensorType("label", "BYTES", (-1,)),
+        TensorType("label_id", "INT32", (-1,)),
+        TensorType("probabilities", "FP32", (-1, n_labels)),
+        TensorType("leaf_id", "INT32", (-1,)),
+        TensorType("atom_ids", "INT32", (-1, nonzeros)),
+        TensorType("values", "FP32", (-1, nonzeros)),
+    )

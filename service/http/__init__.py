@@ -1,0 +1,1 @@
+"""The edge: limits on what arrives, keys, request log, problem documents."""

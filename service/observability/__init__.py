@@ -1,0 +1,1 @@
+"""What the service tells about itself: one record a request, logs, metrics, traces."""

@@ -1,0 +1,81 @@
+"""What one request cost: the one place that routes report to.
+
+A route calls `observe` when it knows the model, and again with the timings of its jobs.
+The middleware turns the tally into the `Server-Timing` header, the metrics and the log
+line, so that the three cannot tell different stories.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fastapi import Request
+from starlette.types import Scope
+
+from service.engine import Manifest
+from service.pool.job import Timings
+
+__all__ = ["Tally", "observe", "open_tally", "tally_of"]
+
+_KEY = "tally"
+
+
+@dataclass(slots=True)
+class Tally:
+    """One request, from its first byte to its last."""
+
+    request_id: str
+    bytes_in: int = 0
+    bytes_out: int = 0
+    status: int = 0
+    reason: str = ""
+    """Why it was refused, by the last part of the problem's type; empty if it was not."""
+    trace_id: str = ""
+    model: Manifest | None = None
+    jobs: list[Timings] = field(default_factory=list)
+    observed: int = 0
+    """When the last jobs were reported, in nanoseconds since 1970."""
+
+    stages: dict[str, float] = field(default_factory=dict)
+    """Milliseconds by stage, see `observe`."""
+
+    def milliseconds(self, total: float) -> dict[str, float]:
+        """Time by stage, and in all: `total` seconds have passed since the first byte."""
+        return {**self.stages, "total": round(total * 1e3, 3)}
+
+
+def observe(request: Request, model: Manifest, *jobs: Timings) -> None:
+    """Report the model of a request, and the timings of its jobs when they are done.
+
+    The images of one request wait side by side, but each takes its own time of a core: the
+    longest wait in the queue counts, and the sums of the other stages.
+    """
+    tally = tally_of(request.scope)
+    if tally is not None:
+        tally.model = model
+        tally.jobs.extend(jobs)
+        tally.stages = _milliseconds(tally.jobs)
+        tally.observed = time.time_ns()
+
+
+def tally_of(scope: Scope) -> Tally | None:
+    """The tally of a request; none outside of the middleware."""
+    tally = scope.get("state", {}).get(_KEY)
+    return tally if isinstance(tally, Tally) else None
+
+
+def open_tally(scope: Scope, request_id: str) -> Tally:
+    """A new tally, for all that handle this request."""
+    tally = Tally(request_id)
+    scope.setdefault("state", {}).update({_KEY: tally, "request_id": request_id})
+    return tally
+
+
+def _milliseconds(jobs: Sequence[Timings]) -> dict[str, float]:
+    if not jobs:
+        return {}
+    seconds = {"queue": max([job.queue for job in jobs])}
+    for job in jobs:
+        for stage, value in job.stages.items():
+            seconds[stage] = seconds.get(stage, 0.0) + value
+    return {stage: round(value * 1e3, 3) for stage, value in seconds.items()}

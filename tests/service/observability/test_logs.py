@@ -1,0 +1,119 @@
+"""The log: one line per event, whatever a client writes into it."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine import STAGES
+from service.observability.logs import JsonLines, TextLines
+from tests import pictures
+from tests.support.processes import DEADLINE_SECONDS, ROOT, Server, environment
+
+PNG = pictures.png()
+ANY_TEXT = st.text(st.characters(categories=None, codec=None), max_size=50)
+
+
+def record(message: str, **more: object) -> logging.LogRecord:
+    found = logging.LogRecord("service.x", logging.INFO, "", 0, "%s", (message,), None)
+    found.__dict__.update(more)
+    return found
+
+
+@given(ANY_TEXT)
+def test_json_is_one_line_that_gives_the_message_back(message: str) -> None:
+    line = JsonLines().format(record(message))
+    assert len(line.splitlines()) == 1
+    assert line.isascii()
+    assert json.loads(line)["message"] == message
+
+
+@given(ANY_TEXT)
+def test_text_is_one_line_without_control_characters(message: str) -> None:
+    line = TextLines().format(record(message))
+    assert len(line.splitlines()) == 1
+    assert not any(ord(character) < 32 or 127 <= ord(character) < 160 for character in line)
+
+
+def test_a_traceback_cannot_be_taken_for_another_line() -> None:
+    error = ValueError("forged\n12:00:00 INFO all is well")
+    failed = record("failed", exc_info=(ValueError, error, None))
+    _, *below = TextLines().format(failed).splitlines()
+    assert all(line.startswith("    | ") for line in below)
+    line = JsonLines().format(failed)
+    assert len(line.splitlines()) == 1
+    assert "ValueError" in json.loads(line)["exception"]
+
+
+def test_a_request_is_one_line_of_json(models: Path) -> None:
+    with Server("--models", str(models)) as server:
+        url = f"{server.url}/v1/classify?model=apples"
+        answer = httpx.post(url, content=PNG, headers={"X-Request-Id": "good"})
+        httpx.post(url, content=b"nonsense", headers={"X-Request-Id": "bad"})
+        server.stop()
+    lines = [json.loads(line) for line in server.log]
+    (good,) = (line for line in lines if line.get("request_id") == "good")
+    (bad,) = (line for line in lines if line.get("request_id") == "bad")
+    assert list(good.pop("ms")) == ["queue", *STAGES, "total"]
+    assert good | {"time": "", "message": ""} == {
+        "time": "",
+        "level": "info",
+        "logger": "service.http.request_log",
+        "message": "",
+        "request_id": "good",
+        "method": "POST",
+        "path": "/v1/classify",
+        "route": "/v1/classify",
+        "status": 200,
+        "bytes_in": len(PNG),
+        "bytes_out": len(answer.content),
+        "model": "apples",
+        "model_version": 2,
+    }
+    assert (bad["status"], bad["reason"]) == (415, "unsupported-image")
+    told = [line["message"].split(" at ")[0] for line in lines if "request_id" not in line]
+    assert told[-3:] == ["ready", "stopping on SIGTERM", "stopped"]
+
+
+def test_lines_of_uvicorn_have_the_same_shape(models: Path) -> None:
+    headers = {"Connection": "upgrade", "Upgrade": "websocket"}
+    with Server("--models", str(models)) as server:
+        httpx.get(f"{server.url}/healthz", headers=headers)
+        server.stop()
+    loggers = [json.loads(line)["logger"] for line in server.log]
+    assert "uvicorn.error" in loggers
+
+
+def test_text_is_logged_to_who_asks_for_it(models: Path) -> None:
+    env = environment(LEAFCODE_LOG_FORMAT="text")
+    with Server("--models", str(models), env=env) as server:
+        httpx.get(f"{server.url}/healthz", headers={"X-Request-Id": "plain"})
+        server.stop()
+    (line,) = (line for line in server.log if "plain" in line)
+    assert " INFO GET /healthz 200 " in line
+    assert line.endswith(" id=plain\n")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_gets_text_and_a_file_gets_json(tmp_path: Path, *, terminal: bool) -> None:
+    ours, theirs = os.openpty() if terminal else os.pipe()
+    subprocess.run(
+        [sys.executable, "-m", "service", "serve", "--port", "0", "--models", str(tmp_path)],
+        stderr=theirs,
+        check=False,
+        timeout=DEADLINE_SECONDS,
+        env=environment(),
+        cwd=ROOT,
+    )
+    written = os.read(ours, 65_536).decode()
+    os.close(theirs)
+    os.close(ours)
+    assert "no bundle found" in written
+    assert written.startswith("{") is not terminal

@@ -1,0 +1,157 @@
+"""`/metrics` and `Server-Timing`, as Prometheus and a browser read them."""
+
+import asyncio
+import os
+import re
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as parse_open_metrics,
+)
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from service import __version__
+from service.app import create_app
+from service.engine import STAGES, Engine
+from service.settings import Settings
+from tests import pictures
+from tests.service.pool.test_operations import until, workers_of
+from tests.service.test_app import client_of
+from tests.support.processes import Server
+
+PNG = pictures.png()
+DURATION = re.compile(r"([a-z]+);dur=(\d+(?:\.\d+)?(?:e-\d+)?)")
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def read(page: str) -> Samples:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in parse(page)
+        for sample in family.samples
+    }
+
+
+def value(samples: Samples, name: str, /, **labels: str) -> float:
+    return samples.get((f"leafcode_{name}", tuple(sorted(labels.items()))), 0.0)
+
+
+def metrics(url: str) -> Samples:
+    return read(httpx.get(f"{url}/metrics").text)
+
+
+def durations(response: httpx.Response) -> dict[str, float]:
+    return {
+        stage: float(text) for stage, text in DURATION.findall(response.headers["server-timing"])
+    }
+
+
+def test_an_image_counts_once_in_every_stage(server: Server) -> None:
+    before = metrics(server.url)
+    assert httpx.post(f"{server.url}/v1/classify", content=PNG).status_code == 200
+    after = metrics(server.url)
+    for stage in ("queue", *STAGES):
+        name = "stage_seconds_count"
+        assert value(after, name, stage=stage) == value(before, name, stage=stage) + 1
+
+
+def test_every_image_of_a_request_is_counted_and_the_request_once(server: Server) -> None:
+    before = metrics(server.url)
+    httpx.post(f"{server.url}/v1/classify", files=[("a", PNG), ("b", PNG), ("c", b"damaged")])
+    after = metrics(server.url)
+    labels = {"route": "/v1/classify", "status": "200"}
+    assert value(after, "requests_total", **labels) == value(before, "requests_total", **labels) + 1
+    assert (
+        value(after, "stage_seconds_count", stage="sift")
+        == value(before, "stage_seconds_count", stage="sift") + 2
+    )
+
+
+def test_a_refusal_is_counted_by_its_reason(server: Server) -> None:
+    before = metrics(server.url)
+    httpx.post(f"{server.url}/v1/classify", content=b"no image")
+    httpx.get(f"{server.url}/v1/models/pears")
+    after = metrics(server.url)
+    for reason in ("unsupported-image", "unknown-model"):
+        name = "rejections_total"
+        assert value(after, name, reason=reason) == value(before, name, reason=reason) + 1
+    assert value(after, "requests_total", route="/v1/models/{name}", status="404") >= 1
+
+
+def test_reasons_are_there_before_anything_was_refused(models: Path) -> None:
+    async def ask() -> httpx.Response:
+        async with client_of(create_app(Settings(models=models))) as client:
+            return await client.get("/metrics")
+
+    samples = read(asyncio.run(ask()).text)
+    reasons = ("overloaded", "deadline", "slow-body", "unauthorized")
+    assert [samples["leafcode_rejections_total", (("reason", name),)] for name in reasons] == [
+        0
+    ] * 4
+
+
+def test_paths_that_nobody_serves_share_one_label(server: Server) -> None:
+    for path in ("/a", "/b%0a", "/v1/models/x/y/z"):
+        httpx.get(server.url + path)
+    routes = {dict(labels).get("route") for _, labels in metrics(server.url)} - {None}
+    served = set(httpx.get(f"{server.url}/openapi.json").json()["paths"])
+    assert "none" in routes
+    assert routes <= served | {"none", "/openapi.json", "/docs", "/"}
+
+
+def test_the_page_tells_what_runs(server: Server, models: Path) -> None:
+    samples = metrics(server.url)
+    manifest = Engine.load(models / "apples" / "2").manifest
+    assert value(samples, "model_info", name="apples", version="2", digest=manifest.digest) == 1
+    builds = [dict(labels) for name, labels in samples if name == "leafcode_build_info"]
+    assert [build["version"] for build in builds] == [__version__]
+    for worker in range(int(value(samples, "workers"))):
+        assert value(samples, "worker_resident_bytes", worker=str(worker)) > 1e6
+    assert value(samples, "workers_ready") == value(samples, "workers")
+    assert value(samples, "queue_depth") == 0
+
+
+def test_open_metrics_is_answered_to_who_asks_for_it(server: Server) -> None:
+    headers = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    page = httpx.get(f"{server.url}/metrics", headers=headers)
+    assert page.headers["content-type"].startswith("application/openmetrics-text")
+    families = parse_open_metrics(page.text)  # type: ignore[no-untyped-call]
+    assert "leafcode_requests" in {family.name for family in families}
+
+
+def test_busy_and_replaced_workers_are_counted(models: Path) -> None:
+    with Server("--models", str(models), "--workers", "1") as server:
+        (worker,) = workers_of(server)
+        os.kill(worker, signal.SIGSTOP)
+        impatient = {"X-Timeout-Ms": "20"}
+        late = httpx.post(f"{server.url}/v1/classify", content=PNG, headers=impatient)
+        assert late.status_code == 504
+        samples = metrics(server.url)
+        assert value(samples, "workers_busy") == 1
+        assert value(samples, "rejections_total", reason="deadline") == 1
+        assert value(samples, "job_refusals_total", reason="deadline") == 1
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: value(metrics(server.url), "worker_restarts_total", worker="0") == 1)
+        until(lambda: value(metrics(server.url), "workers_ready") == 1)
+    assert any("ended by SIGKILL" in line for line in server.log)
+    assert any("worker 0" in line and "is ready again" in line for line in server.log)
+
+
+def test_server_timing_names_every_stage_of_an_image(client: httpx.Client) -> None:
+    found = durations(client.post("/v1/classify", content=PNG))
+    assert list(found) == ["queue", *STAGES, "total"]
+    assert sum(found.values()) - found["total"] <= found["total"]
+
+
+def test_server_timing_of_codes_has_no_stage_that_did_not_run(client: httpx.Client) -> None:
+    body = {"descriptors": [[0.5] * 128]}
+    assert list(durations(client.post("/v1/codes", json=body))) == ["queue", "coding", "total"]
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/nowhere", "/v1/models/pears"])
+def test_every_answer_tells_its_total(client: httpx.Client, path: str) -> None:
+    assert list(durations(client.get(path))) == ["total"]
