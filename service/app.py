@@ -1,36 +1,37 @@
-"""Puts the service together: settings, models, pool, routes and error answers."""
+"""Puts the service together: settings, models, pool, routes, middleware and error answers."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
-from service.express import Endpoint, Express
 from service.http.auth import RequireKey, read_keys
-from service.http.body import BodyGuard, BodyLimits
+from service.http.body import BodyLimits, LimitBodies
 from service.http.in_flight import InFlight, RequestCount
-from service.http.problems import install_handlers
-from service.http.request_log import RequestTrace
+from service.http.problems import REASONS, install_handlers
+from service.http.request_log import RequestLog
+from service.observability.logs import log_config
 from service.observability.metrics import Metrics, PoolCollector
 from service.observability.tracing import Tracing
 from service.pool.pool import Pool
 from service.reload import Reloader
 from service.repository import Repository
-from service.routes import classify, codes, health, metrics, models, v2
+from service.routes import classify, codes, health, metrics, models
 from service.routes.context import Context
+from service.routes.direct import DirectRoutes
 from service.routes.openapi import complete_openapi
+from service.routes.v2 import infer
+from service.routes.v2 import metadata as v2_metadata
 from service.settings import Settings
 
 __all__ = ["create_app"]
-
-logger = logging.getLogger(__name__)
 
 _DESCRIPTION = """\
 Image labels and sparse codes, fast, on plain CPUs.
@@ -39,6 +40,9 @@ Errors are problem documents (RFC 9457, `application/problem+json`) with an extr
 `error`. Every answer carries `X-Request-Id`: yours, if it is up to 64 letters, digits,
 dots, dashes and underscores, otherwise a new one. `Server-Timing` tells where its time went.
 """
+
+_ROUTERS = (models.router, v2_metadata.router, health.router, metrics.router)
+_DIRECT_ROUTERS = (classify.direct_router, codes.direct_router, infer.direct_router)
 
 _TAGS = [
     {"name": "classify", "description": "Images to labels."},
@@ -61,27 +65,29 @@ def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
         version=__version__,
         description=_DESCRIPTION,
         openapi_tags=_TAGS,
+        generate_unique_id_function=_operation_id,
         lifespan=partial(_lifespan, settings=settings, tracing=tracing, requests=requests),
         telemetry=tracing.configuration,
     )
-    app.openapi = partial(complete_openapi, app, settings)  # type: ignore[method-assign]
-    app.state.metrics = Metrics()
-    for module in (classify, codes, models, v2, health, metrics):
-        app.include_router(module.router)
+    app.openapi = partial(complete_openapi, app, _DIRECT_ROUTERS, settings)  # type: ignore[method-assign]
+    app.state.metrics = Metrics(REASONS)
+    for router in _ROUTERS:
+        app.include_router(router)
     install_handlers(app)
-    _surround(app, settings, tracing, requests)
+    _add_middleware(app, settings, tracing, requests)
     return app
 
 
-def _surround(app: FastAPI, settings: Settings, tracing: Tracing, requests: RequestCount) -> None:
-    """Add the middleware; the last one added is the outermost."""
-    if not tracing.active:  # FastAPI's spans tell of what it does
-        endpoints: dict[str, Endpoint] = {
-            "/v1/classify": classify.classify,
-            "/v1/codes": codes.encode,
-        }
-        app.add_middleware(Express, endpoints=endpoints)
-    app.add_middleware(BodyGuard, limits=BodyLimits.of(settings))
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _add_middleware(
+    app: FastAPI, settings: Settings, tracing: Tracing, requests: RequestCount
+) -> None:
+    """From the innermost to the outermost: the last one added sees a request first."""
+    app.add_middleware(DirectRoutes, routers=_DIRECT_ROUTERS)
+    app.add_middleware(LimitBodies, limits=BodyLimits.of(settings))
     app.add_middleware(InFlight, count=requests)
     app.state.keys = keys = read_keys(settings)
     if keys is not None:
@@ -98,7 +104,7 @@ def _surround(app: FastAPI, settings: Settings, tracing: Tracing, requests: Requ
             allow_headers=["*"],
             expose_headers=["X-Request-Id", "Server-Timing", "Retry-After"],
         )
-    app.add_middleware(RequestTrace, metrics=app.state.metrics, tracing=tracing)
+    app.add_middleware(RequestLog, metrics=app.state.metrics, tracing=tracing)
 
 
 @asynccontextmanager
@@ -106,15 +112,17 @@ async def _lifespan(
     app: FastAPI, settings: Settings, tracing: Tracing, requests: RequestCount
 ) -> AsyncIterator[None]:
     repository = await asyncio.to_thread(Repository.load, settings.models)
-    pool = Pool(settings, repository.models)
+    pool = Pool(settings, repository.models, log_config(settings.log_level, settings.log_format))
+    # Known before it is ready, so that probes can say what it waits for.
+    app.state.context = Context(settings, repository, pool)
 
     def publish(present: Repository) -> None:
         app.state.context = replace(app.state.context, repository=present)
 
-    reloader = Reloader(settings.models, repository, pool, requests, publish)
-    # Known before it is ready, so that probes can say what it waits for.
-    app.state.context = Context(settings, repository, pool, reloader)
-    app.state.metrics.registry.register(PoolCollector(lambda: app.state.context))
+    app.state.reloader = reloader = Reloader(settings.models, repository, pool, requests, publish)
+    app.state.metrics.registry.register(
+        PoolCollector(pool.state, lambda: app.state.context.repository.manifests)
+    )
     await pool.start()
     reloader.start(settings.poll_seconds)
     try:

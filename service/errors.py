@@ -10,6 +10,7 @@ LeafcodeError (the engine's root)
 │   ├── SlowBodyError           a body that does not come
 │   ├── SlowHeadersError        headers that do not come
 │   ├── OversizedHeadersError   more bytes or more lines of headers than allowed
+│   ├── InvalidParameterError   a query, path or header parameter out of range
 │   └── InvalidRequestError     not HTTP
 ├── UnauthorizedError       whoever has no key
 ├── UnknownModelError       whoever chose the model
@@ -25,6 +26,7 @@ from service.engine import LeafcodeError
 __all__ = [
     "DeadlineError",
     "InvalidBodyError",
+    "InvalidParameterError",
     "InvalidRequestError",
     "MalformedBodyError",
     "NotAcceptableError",
@@ -80,7 +82,11 @@ class OversizedHeadersError(RequestError):
 
 
 class InvalidRequestError(RequestError):
-    """Bytes that are no HTTP request."""
+    """Bytes that are not an HTTP request."""
+
+
+class InvalidParameterError(RequestError):
+    """A query, path or header parameter that cannot be used."""
 
 
 class UnauthorizedError(LeafcodeError):
@@ -108,7 +114,7 @@ class DeadlineError(LeafcodeError):
 
 
 class WorkerLostError(LeafcodeError):
-    """A worker that went away, and the one that tried again too."""
+    """A worker whose process ended, and the one that tried again, too."""
 
 
 class SettingsError(LeafcodeError):

@@ -1,10 +1,10 @@
 """New versions without a restart: look at the repository, prove, load, then switch.
 
 A look is asked for by SIGHUP or made at an interval. A new version is published when every
-worker has it; one that cannot be served is refused, and what is loaded goes on. A version
+worker has it; one that cannot be served is rejected, and what is loaded is still served. A version
 whose folder is gone is unpublished at once and unloaded when the last request that may
 have chosen it is over. Published versions never change: other content under the same
-number would give other answers under the same name, so it is refused.
+number would give other answers under the same name, so it is rejected.
 """
 
 import asyncio
@@ -18,7 +18,15 @@ from service.engine import BundleError, LeafcodeError
 from service.errors import WorkerLostError
 from service.http.in_flight import RequestCount
 from service.pool.pool import Pool
-from service.repository import Model, ModelKey, Refusal, Repository, Sighting, read_model, survey
+from service.repository import (
+    Model,
+    ModelKey,
+    Rejection,
+    Repository,
+    VersionFiles,
+    read_model,
+    survey,
+)
 
 __all__ = ["Reloader"]
 
@@ -68,7 +76,7 @@ class Reloader:
         try:
             found = await asyncio.to_thread(survey, self._folder)
         except BundleError as error:
-            self._complain(f"{error}; everything loaded goes on")
+            self._complain(f"{error}; everything loaded is still served")
             return
         for key in sorted(found):
             if not self._pool.accepting:
@@ -89,19 +97,19 @@ class Reloader:
             try:
                 await self.look()
             except Exception:
-                logger.exception("looking for new versions failed; everything loaded goes on")
+                logger.exception("looking for new versions failed; what is loaded is still served")
 
     # -- Versions that are new -------------------------------------------------------------
 
-    async def _judge(self, key: ModelKey, sighting: Sighting) -> None:
-        """Serve a version or refuse it; not again until its files change."""
-        if self._judged.get(key) == sighting.fingerprint:
+    async def _judge(self, key: ModelKey, files: VersionFiles) -> None:
+        """Serve a version or reject it; not again until its files change."""
+        if self._judged.get(key) == files.fingerprint:
             return
-        self._judged[key] = sighting.fingerprint
+        self._judged[key] = files.fingerprint
         try:
-            await self._load(key, sighting.path)
+            await self._load(key, files.path)
         except LeafcodeError as error:
-            self._refuse(key, error)
+            self._reject(key, error)
             if isinstance(error, WorkerLostError):
                 # A process may be lost for reasons of its own: worth another try.
                 del self._judged[key]
@@ -111,43 +119,43 @@ class Reloader:
         loaded = self._repository.models.get(key)
         if loaded is None:
             await self._pool.load(key, model)
-            self._switch({**self._repository.models, key: model}, self._refusals_but({key}))
+            self._switch({**self._repository.models, key: model}, self._rejections_but({key}))
             logger.info("%s is loaded and served, digest %s", key, model.manifest.digest)
         elif loaded.manifest.digest == model.manifest.digest:
-            self._switch(self._repository.models, self._refusals_but({key}))
+            self._switch(self._repository.models, self._rejections_but({key}))
         else:
             raise BundleError(
                 f"{path}: has the digest {model.manifest.digest}, {loaded.manifest.digest} is "
                 "loaded; a published version never changes, expected a new version number"
             )
 
-    def _refuse(self, key: ModelKey, error: LeafcodeError) -> None:
-        logger.error("%s is refused, what is loaded goes on: %s", key, error)
+    def _reject(self, key: ModelKey, error: LeafcodeError) -> None:
+        logger.error("%s is rejected, what is loaded is still served: %s", key, error)
         # Clients need no path of this machine.
         sentence = str(error).replace(f"{self._folder.absolute()}/", "")
         since = datetime.now(UTC).isoformat(timespec="seconds")
-        refusal = Refusal(key, sentence, since)
-        self._switch(self._repository.models, (*self._refusals_but({key}), refusal))
+        rejection = Rejection(key, sentence, since)
+        self._switch(self._repository.models, (*self._rejections_but({key}), rejection))
 
     # -- Versions that are gone ------------------------------------------------------------
 
     def _forgive(self, found: Iterable[ModelKey]) -> None:
-        """Refused versions that are gone need no more words."""
-        gone = {item.key for item in self._repository.refused}.difference(found)
+        """Rejected versions that are gone need no more words."""
+        gone = {item.key for item in self._repository.rejected}.difference(found)
         if gone:
-            self._switch(self._repository.models, self._refusals_but(gone))
+            self._switch(self._repository.models, self._rejections_but(gone))
         self._judged = {key: self._judged[key] for key in self._judged if key in found}
 
     def _retire(self, found: Iterable[ModelKey]) -> None:
-        """Unpublish what is gone, unless nothing would be left: rather a mistake than a wish."""
+        """Unpublish what is gone, unless nothing would be left, which is probably a mistake."""
         gone = set(self._repository.models).difference(found)
         models = {key: item for key, item in self._repository.models.items() if key not in gone}
         if not models:
-            self._complain(f"{self._folder}: nothing is left; everything loaded goes on")
+            self._complain(f"{self._folder}: nothing is left; everything loaded is still served")
             return
         self._complaint = ""
         if gone:
-            self._switch(models, self._repository.refused)
+            self._switch(models, self._repository.rejected)
             for key in gone:
                 logger.info("%s is gone and served no more", key)
                 self._pool.retire(key)
@@ -165,14 +173,14 @@ class Reloader:
 
     # -- Both ------------------------------------------------------------------------------
 
-    def _switch(self, models: Mapping[ModelKey, Model], refused: Iterable[Refusal]) -> None:
+    def _switch(self, models: Mapping[ModelKey, Model], rejected: Iterable[Rejection]) -> None:
         """Every request sees the old state or the new one, whole."""
-        ordered = tuple(sorted(refused, key=lambda item: item.key))
+        ordered = tuple(sorted(rejected, key=lambda item: item.key))
         self._repository = Repository(dict(models), ordered)
         self._publish(self._repository)
 
-    def _refusals_but(self, keys: set[ModelKey]) -> tuple[Refusal, ...]:
-        return tuple(item for item in self._repository.refused if item.key not in keys)
+    def _rejections_but(self, keys: set[ModelKey]) -> tuple[Rejection, ...]:
+        return tuple(item for item in self._repository.rejected if item.key not in keys)
 
     def _complain(self, sentence: str) -> None:
         """Once, not at every look."""

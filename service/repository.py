@@ -16,7 +16,7 @@ from service.engine import BundleError, Manifest, read_bundle
 from service.engine.bundle import MANIFEST_FILE, MODEL_NAME, TENSORS_FILE, read_manifest
 from service.errors import UnknownModelError
 
-__all__ = ["Model", "ModelKey", "Refusal", "Repository", "Sighting", "read_model", "survey"]
+__all__ = ["Model", "ModelKey", "Rejection", "Repository", "VersionFiles", "read_model", "survey"]
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class Rejection:
     """A version that was found later and is not served: why, and since when (ISO 8601)."""
 
     key: ModelKey
@@ -60,7 +60,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Sighting:
+class VersionFiles:
     """A version folder at one moment; another fingerprint means another content."""
 
     path: Path
@@ -72,7 +72,7 @@ class Repository:
     """Models by key, at least one. It never changes: a reload makes another one."""
 
     models: Mapping[ModelKey, Model]
-    refused: tuple[Refusal, ...] = ()
+    rejected: tuple[Rejection, ...] = ()
 
     @classmethod
     def load(cls, folder: Path) -> "Repository":
@@ -86,6 +86,11 @@ class Repository:
     def keys(self) -> list[ModelKey]:
         """What is loaded, by name and then by version."""
         return sorted(self.models)
+
+    @cached_property
+    def manifests(self) -> list[Manifest]:
+        """What the loaded bundles say about themselves, in the order of `keys`."""
+        return [self.models[key].manifest for key in self.keys]
 
     @cached_property
     def default_name(self) -> str:
@@ -121,19 +126,19 @@ class Repository:
         return self.models[key]
 
 
-def survey(folder: Path) -> dict[ModelKey, Sighting]:
+def survey(folder: Path) -> dict[ModelKey, VersionFiles]:
     """What is below `folder` now; what is not, or not yet, a version is passed over.
 
     Raises `BundleError` if the folder cannot be read, which says nothing about versions.
     """
-    sightings = {}
+    found = {}
     names = [model.name for model in _folders(folder) if MODEL_NAME.fullmatch(model.name)]
     versions = [version for name in names for version in _folders(folder / name)]
     for version in versions:
         if _VERSION.fullmatch(version.name) and (fingerprint := _fingerprint(version)):
             key = ModelKey(version.parent.name, int(version.name))
-            sightings[key] = Sighting(version.absolute(), fingerprint)
-    return sightings
+            found[key] = VersionFiles(version.absolute(), fingerprint)
+    return found
 
 
 def _fingerprint(version: Path) -> tuple[int, ...]:

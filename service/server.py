@@ -24,9 +24,10 @@ from service import __version__
 from service.app import create_app
 from service.errors import SettingsError
 from service.http.auth import Keys
-from service.http.protocol import Doorkeeper, HeaderLimits
+from service.http.protocol import HeaderLimits, LimitedProtocol
 from service.pool.cores import stay_on
-from service.routes.context import Context
+from service.pool.pool import Pool
+from service.reload import Reloader
 from service.settings import Settings
 
 __all__ = ["serve"]
@@ -43,8 +44,8 @@ def serve(settings: Settings) -> None:
     limits = HeaderLimits(settings.max_header_bytes, settings.header_timeout_seconds)
     config = uvicorn.Config(
         app,
-        # uvicorn only calls it, which its type does not tell.
-        http=cast("Any", partial(Doorkeeper, limits=limits, metrics=app.state.metrics)),
+        # uvicorn only calls it, which its type does not say.
+        http=cast("Any", partial(LimitedProtocol, limits=limits, metrics=app.state.metrics)),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -71,7 +72,8 @@ async def _serve(app: FastAPI, server: "_Server", listener: socket.socket) -> No
     assert task is not None  # noqa: S101
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with app.router.lifespan_context(app):
-        server.context, server.keys = app.state.context, app.state.keys
+        server.pool, server.reloader = app.state.context.pool, app.state.reloader
+        server.keys = app.state.keys
         await server.serve([listener])
     logger.info("stopped")
 
@@ -79,7 +81,8 @@ async def _serve(app: FastAPI, server: "_Server", listener: socket.socket) -> No
 class _Server(uvicorn.Server):
     """uvicorn with signals that end `serve` instead of the process, and a line when ready."""
 
-    context: Context
+    pool: Pool
+    reloader: Reloader
     keys: Keys | None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -88,7 +91,7 @@ class _Server(uvicorn.Server):
         # What is here now stays: looking through it again and again for garbage would keep
         # requests waiting, once in a while.
         gc.freeze()
-        stay_on(self.context.pool.front_cores)
+        stay_on(self.pool.front_end_cores)
         for listener in sockets or ():
             logger.info("ready at %s (documentation: /docs)", _url(listener))
 
@@ -110,7 +113,7 @@ class _Server(uvicorn.Server):
     def _drain(self, number: signal.Signals) -> None:
         """Not ready from now on; what was accepted is finished."""
         logger.info("stopping on %s", signal.Signals(number).name)
-        self.context.pool.drain()
+        self.pool.drain()
         self.handle_exit(number, None)
 
     def _on_hangup(self, had_terminal: bool) -> None:  # noqa: FBT001
@@ -118,13 +121,13 @@ class _Server(uvicorn.Server):
         if had_terminal and not _has_terminal():
             self._drain(signal.SIGHUP)
             return
-        self.context.reloader.ask()
+        self.reloader.ask()
         if self.keys is not None:
             self.keys.reread()
 
 
 def _has_terminal() -> bool:
-    """Whether whoever started us can still see us; a terminal that is gone is none."""
+    """Whether standard input is a terminal that still exists."""
     return os.isatty(0)
 
 

@@ -13,10 +13,19 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.engine import ImageLimits
 from service.errors import SettingsError
-from service.observability.logs import LogFormat, LogLevel
-from service.pool.cores import usable_cores
 
-__all__ = ["EMBEDDED_MODELS", "ENVIRONMENT_ONLY", "Settings", "allowed", "load_settings"]
+__all__ = [
+    "EMBEDDED_MODELS",
+    "ENVIRONMENT_ONLY",
+    "LogFormat",
+    "LogLevel",
+    "Settings",
+    "allowed",
+    "load_settings",
+]
+
+LogFormat = Literal["auto", "json", "text"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 EMBEDDED_MODELS = Path(__file__).parent / "models"
 
@@ -32,10 +41,6 @@ _PATHS = r"(/[^,\s]*(,/[^,\s]*)*)?"
 _ORIGIN = r"https?://[A-Za-z0-9.\[\]:-]+"
 _ORIGINS = rf"(\*|{_ORIGIN}(,{_ORIGIN})*)?"
 _URL = r"(https?://[^\s/]+[^\s]*)?"
-
-
-def _one_per_core(given: dict[str, Any]) -> int:
-    return max(1, len(usable_cores()) // int(given.get("threads", 1)))
 
 
 class Settings(BaseSettings):
@@ -62,11 +67,11 @@ class Settings(BaseSettings):
         20_000, ge=1, le=1_000_000, description="most descriptors in one request"
     )
     threads: int = Field(1, ge=1, le=1_024, description="cores that work on one image")
-    workers: int = Field(
-        default_factory=_one_per_core,
+    workers: int | None = Field(
+        None,
         ge=1,
         le=1_024,
-        description="worker processes; one for each share of allowed cores unless given",
+        description="worker processes; as many as the allowed cores hold unless given",
     )
     queue_size: int = Field(
         128, ge=1, le=100_000, description="most images or sets of descriptors that wait"
@@ -75,7 +80,10 @@ class Settings(BaseSettings):
         256_000_000, ge=1_000_000, le=100_000_000_000, description="most bytes that wait"
     )
     deadline_seconds: int = Field(
-        30, ge=1, le=3_600, description="longest time to an answer; a worker at it is replaced"
+        30,
+        ge=1,
+        le=3_600,
+        description="longest time to an answer; a worker that takes longer is replaced",
     )
     shutdown_seconds: int = Field(
         10, ge=1, le=3_600, description="how long a stopping service waits for its requests"
@@ -150,11 +158,7 @@ def load_settings(**overrides: object) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        wrong = [
-            _sentence(str(item["loc"][0]), item["input"])
-            for item in error.errors()
-            if item["type"] != "default_factory_not_called"  # it follows from another one
-        ]
+        wrong = [_sentence(str(item["loc"][0]), item["input"]) for item in error.errors()]
         raise SettingsError("; ".join(wrong)) from error
 
 
@@ -171,7 +175,7 @@ def allowed(field: FieldInfo) -> str:
         return field.title
     if get_origin(field.annotation) is Literal:
         return "one of " + ", ".join(get_args(field.annotation))
-    if field.annotation is int:
+    if field.annotation in (int, int | None):
         low = next(item.ge for item in field.metadata if hasattr(item, "ge"))
         high = next(item.le for item in field.metadata if hasattr(item, "le"))
         return f"a whole number from {low} to {high}"

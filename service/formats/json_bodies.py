@@ -8,7 +8,7 @@ they are built: a 25 MB body of empty lists kept Python's collector busy for 2 t
 import base64
 import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -22,7 +22,6 @@ __all__ = [
     "LARGEST_NUMBER",
     "Images",
     "decode_base64",
-    "media_type",
     "parse_descriptors",
     "parse_images",
     "parse_object",
@@ -44,11 +43,6 @@ class Images:
     several: bool
 
 
-def media_type(headers: Mapping[str, str]) -> str:
-    """The content type in lower case without its parameters; empty if none was sent."""
-    return headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
 def parse_images(body: bytes, most: int) -> Images:
     """The images of `{"image": base64}` or `{"images": [base64, ...]}`."""
     if body.count(b",") > most:
@@ -59,7 +53,7 @@ def parse_images(body: bytes, most: int) -> Images:
     items = document.get("images")
     if set(document) != {"images"} or not isinstance(items, list) or not items:
         raise InvalidBodyError(
-            'the body is something else, expected {"image": base64} or {"images": [base64, …]}'
+            'the body has other members, expected {"image": base64} or {"images": [base64, …]}'
         )
     if len(items) > most:
         raise MalformedBodyError(f"the body has {len(items)} images, expected at most {most}")
@@ -80,7 +74,7 @@ def parse_descriptors(body: bytes, most: int) -> Float32Array:
     rows = document.get("descriptors")
     if set(document) != {"descriptors"} or not isinstance(rows, list):
         raise InvalidBodyError(
-            'the body is something else, expected {"descriptors": [[128 numbers], …]}'
+            'the body has other members, expected {"descriptors": [[128 numbers], …]}'
         )
     return stack_descriptors(rows)
 
@@ -124,19 +118,19 @@ def _descriptor(row: object, number: int) -> Float32Array:
         )
     # The type itself, because True and False are ints to isinstance.
     if not {float, int}.issuperset(map(type, row)):
-        _refuse_value(next(value for value in row if type(value) not in (float, int)), number)
+        _reject_value(next(value for value in row if type(value) not in (float, int)), number)
     try:
         with np.errstate(over="ignore"):
             values = np.array(row, np.float32)
     except OverflowError:
-        _refuse_value(max(row, key=abs), number)
+        _reject_value(max(row, key=abs), number)
     sound = np.abs(values) <= LARGEST_NUMBER  # no NaN is
     if not sound.all():
-        _refuse_value(row[int(np.flatnonzero(~sound)[0])], number)
+        _reject_value(row[int(np.flatnonzero(~sound)[0])], number)
     return values
 
 
-def _refuse_value(value: object, number: int) -> NoReturn:
+def _reject_value(value: object, number: int) -> NoReturn:
     raise DescriptorError(
         f"descriptor {number} has the value {quoted(value)}, expected numbers "
         f"from {-LARGEST_NUMBER:g} to {LARGEST_NUMBER:g}"

@@ -1,4 +1,4 @@
-"""API keys: who may ask, if not everyone.
+"""API keys: which requests are answered, if not all.
 
 Keys come from the environment or from a file, several at once so that they can be
 changed one after the other; SIGHUP has the file read again. Comparing takes the same
@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.errors import SettingsError, UnauthorizedError
-from service.http.problems import refuse
+from service.http.problems import respond
 from service.settings import Settings
 
 __all__ = ["Keys", "RequireKey", "read_keys"]
@@ -59,7 +59,7 @@ class RequireKey:
         self.open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let pass who may."""
+        """Pass a request with a key on; answer any other with 401."""
         if scope["type"] != "http" or scope["path"] in self.open_paths:
             await self.app(scope, receive, send)
             return
@@ -72,7 +72,7 @@ class RequireKey:
             if given
             else "there is no key, expected one in 'Authorization: Bearer …' or in 'X-API-Key'"
         )
-        await refuse(scope, error)(scope, receive, send)
+        await respond(scope, error)(scope, receive, send)
 
 
 def read_keys(settings: Settings) -> Keys | None:

@@ -1,26 +1,43 @@
-"""Limits on a request body: its bytes, its encoding, and the time it may take.
+"""Request bodies: limits on their bytes, encoding and time, and how routes read them.
 
-A body that is too large, or comes too slowly, is refused where the route reads it, so
+A body that is too large, or comes too slowly, is rejected where the route reads it, so
 that the error takes the usual road. Starlette's `RequestBodyLimitMiddleware` replaces
 the answer to a stated length by plain text.
 """
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import OversizedBodyError, SlowBodyError, UnsupportedBodyError
-from service.observability.request_record import tally_of
+from service.engine import EmptyImageError
+from service.errors import (
+    MalformedBodyError,
+    OversizedBodyError,
+    SlowBodyError,
+    UnsupportedBodyError,
+)
+from service.observability.request_record import record_of
 from service.settings import Settings
 
-__all__ = ["BodyGuard", "BodyLimits", "read_body"]
+__all__ = ["FORM", "BodyLimits", "LimitBodies", "media_type", "read_body", "read_files"]
 
+FORM = "multipart/form-data"
 
-# The Open Inference Protocol has compressed bodies; its routes limit what they inflate.
+# The Open Inference Protocol has compressed bodies; its routes limit what they decompress.
 _COMPRESSED_PATHS = "/v2/"
+# Fields of a form that are not files are not read; a few may come along.
+_MAX_FIELDS = 64
+
+
+def media_type(headers: Mapping[str, str]) -> str:
+    """The content type in lower case without its parameters; empty if none was sent."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def read_body(request: Request) -> bytes:
@@ -35,15 +52,31 @@ async def read_body(request: Request) -> bytes:
             return b"".join(chunks)
 
 
+async def read_files(request: Request, most: int) -> tuple[bytes, ...]:
+    """The files of a form, under any field name, in the order sent: one to `most` of them."""
+    try:
+        async with request.form(max_files=most, max_fields=_MAX_FIELDS) as form:
+            files = [part for _, part in form.multi_items() if isinstance(part, UploadFile)]
+            items = [await file.read() for file in files]
+    except HTTPException as error:
+        # What Starlette raises for a form that cannot be read.
+        raise MalformedBodyError(f"the form cannot be read: {error.detail}") from error
+    if not items:
+        raise EmptyImageError(
+            "the form has no file, expected at least one; with curl: -F image=@photo.jpg"
+        )
+    return tuple(items)
+
+
 @dataclass(frozen=True)
 class BodyLimits:
     """What a body may take."""
 
     max_bytes: int
-    silence_seconds: float
-    """How long no byte may come; also the head start before the pace counts."""
+    silence_timeout: float
+    """How long no byte may come; also the head start before the rate counts."""
     bytes_per_second: float
-    """The least pace of the whole body."""
+    """The lowest rate of the whole body."""
 
     @classmethod
     def of(cls, settings: Settings) -> "BodyLimits":
@@ -51,21 +84,21 @@ class BodyLimits:
         return cls(settings.max_body_bytes, settings.body_timeout_seconds, settings.min_body_rate)
 
 
-class BodyGuard:
-    """Counts and times what the application receives."""
+class LimitBodies:
+    """Middleware that counts and times what the application receives."""
 
     def __init__(self, app: ASGIApp, limits: BodyLimits) -> None:
         self.app = app
         self.limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Guard one request; everything else passes."""
+        """Limit the body of a request; other messages pass."""
         if scope["type"] == "http":
-            receive = _Reader(scope, receive, self.limits).receive
+            receive = _LimitedBody(scope, receive, self.limits).receive
         await self.app(scope, receive, send)
 
 
-class _Reader:
+class _LimitedBody:
     """The body of one request as it arrives."""
 
     def __init__(self, scope: Scope, receive: Receive, limits: BodyLimits) -> None:
@@ -96,16 +129,16 @@ class _Reader:
         stated = headers.get(b"content-length", b"")
         self._check_size(int(stated) if stated.isdigit() else 0)
         encoding = headers.get(b"content-encoding", b"").strip().lower()
-        inflated_later = self._scope.get("path", "").startswith(_COMPRESSED_PATHS)
-        if encoding not in (b"", b"identity") and not inflated_later:
+        decompressed_later = self._scope.get("path", "").startswith(_COMPRESSED_PATHS)
+        if encoding not in (b"", b"identity") and not decompressed_later:
             # So that no body can be larger than it looks.
             raise UnsupportedBodyError("the body has a Content-Encoding, expected none")
 
     async def _timely(self) -> Message:
         start, limits = time.monotonic(), self._limits
         # Only waiting counts: what the service itself takes is not the client's fault.
-        allowed = limits.silence_seconds + self._received / limits.bytes_per_second
-        patience = min(limits.silence_seconds, allowed - self._waited)
+        allowed = limits.silence_timeout + self._received / limits.bytes_per_second
+        timeout = min(limits.silence_timeout, allowed - self._waited)
         here, late = asyncio.current_task(), False
         assert here is not None  # noqa: S101
 
@@ -114,7 +147,7 @@ class _Reader:
             late = here.cancel()
 
         # What `asyncio.timeout` does, at a fifth of its cost: most bodies are there already.
-        timer = asyncio.get_running_loop().call_later(patience, give_up)
+        timer = asyncio.get_running_loop().call_later(timeout, give_up)
         try:
             message = await self._receive()
         except asyncio.CancelledError:
@@ -122,7 +155,7 @@ class _Reader:
                 raise
             raise SlowBodyError(
                 f"the body came too slowly, {self._received} bytes so far; expected the next ones "
-                f"within {limits.silence_seconds:g} s, and {limits.bytes_per_second:g} bytes/s"
+                f"within {limits.silence_timeout:g} s, and {limits.bytes_per_second:g} bytes/s"
             ) from None
         finally:
             timer.cancel()
@@ -131,9 +164,9 @@ class _Reader:
 
     def _count(self, size: int) -> None:
         self._received += size
-        tally = tally_of(self._scope)
-        if tally is not None:
-            tally.bytes_in = self._received
+        record = record_of(self._scope)
+        if record is not None:
+            record.bytes_in = self._received
         self._check_size(self._received)
 
     def _check_size(self, size: int) -> None:

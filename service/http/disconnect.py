@@ -1,47 +1,28 @@
-"""How long a request is worth working on: the client's patience, and its presence."""
+"""Clients that go away: work that nobody waits for any more is not begun."""
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from fastapi import Header
-from pydantic import Field
-from pydantic.json_schema import SkipJsonSchema
 from starlette.requests import ClientDisconnect, Request
 
-from service.routes.context import Context
-
-__all__ = ["TimeoutMs", "seconds", "while_connected"]
+__all__ = ["while_connected"]
 
 Result = TypeVar("Result")
-
-TimeoutMs = Annotated[
-    Annotated[int, Field(ge=1)] | SkipJsonSchema[None],
-    Header(
-        alias="X-Timeout-Ms",
-        description="Answer 504 after so many milliseconds, if the service's own limit is later.",
-    ),
-]
-
 
 # Most requests have left the queue by then.
 _UNWATCHED_SECONDS = 0.05
 
 
-def seconds(timeout_ms: int | None) -> float | None:
-    """The pool's unit."""
-    return None if timeout_ms is None else timeout_ms / 1e3
-
-
 async def while_connected(
-    request: Request, context: Context, work: Coroutine[Any, Any, Result]
+    request: Request, work: Coroutine[Any, Any, Result], *, queued: bool
 ) -> Result:
-    """The result of `work`, which is cancelled when the client goes away before it starts.
+    """The result of `work`, which is cancelled when the client goes away while it is queued.
 
     ASGI servers let a handler run on without its client. Watching costs a task, so only
-    those are watched who have been queued for a while.
+    those are watched who are `queued`, and have been for a while.
     """
-    if not context.pool.would_wait:
+    if not queued:
         return await work
     watch = _Watch(request)
     try:
@@ -66,7 +47,7 @@ class _Watch:
         self._timer = loop.call_later(_UNWATCHED_SECONDS, self._begin)
 
     def end(self) -> None:
-        """Whoever waited has an answer."""
+        """Stop watching, because the handler has its result."""
         self._handler = None
         self._timer.cancel()
         if self._watcher is not None:

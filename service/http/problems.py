@@ -2,7 +2,8 @@
 
 RFC 9457, with the extra member `error` that clients of the Open Inference Protocol
 read. Errors of the framework (no such route, wrong method, wrong parameter) take the
-same shape, so that a client needs one way to read errors.
+same shape, so that a client needs one way to read errors. `respond` is the one exit: what
+a direct route raises comes here, what FastAPI catches, and what nobody expected.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
@@ -24,27 +26,53 @@ from service.engine import (
     OversizedImageError,
     UnsupportedImageError,
 )
-from service.observability.request_record import tally_of
-from service.routes.schemas import Problem
+from service.observability.request_record import record_of
 
 __all__ = [
     "REASONS",
+    "Problem",
     "answer",
     "describe",
     "documented",
     "examples_of",
     "install_handlers",
+    "invalid_parameters",
     "reason",
-    "refuse",
-    "unexpected",
+    "respond",
 ]
 
 _MEDIA_TYPE = "application/problem+json"
 _UNTYPED = "about:blank"
 _QUOTED_LENGTH = 80
 _EXAMPLE_ID = "7f1c4b0d6b0f4f0c9f1f6f0f1c2d3e4f"
-# How long whoever finds the service starting or stopping should wait.
+# How long clients that find the service starting or stopping should wait.
 _START_SECONDS = 1
+
+
+class Problem(BaseModel):
+    """What went wrong (RFC 9457). `error` repeats `detail` for inference protocol clients."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "type": "urn:leafcode:problem:unsupported-image",
+                "title": "Not an image",
+                "status": 415,
+                "detail": "the 5 bytes are not an image in a format that is read here, "
+                "expected one of JPEG, PNG, WEBP, GIF, BMP, TIFF",
+                "instance": _EXAMPLE_ID,
+                "error": "the 5 bytes are not an image in a format that is read here, "
+                "expected one of JPEG, PNG, WEBP, GIF, BMP, TIFF",
+            }
+        }
+    )
+
+    type: str = Field(description="Names the kind of problem; stable.")
+    title: str = Field(description="The kind of problem in words.")
+    status: int = Field(description="HTTP status.")
+    detail: str = Field(description="What was found and what was expected.")
+    instance: str | None = Field(None, description="Request id, as in X-Request-Id and the log.")
+    error: str = Field(description="The same as detail.")
 
 
 @dataclass(frozen=True)
@@ -69,30 +97,37 @@ _TABLE: dict[type[Exception], _Kind] = {
     errors.SlowHeadersError: _Kind(408, "slow-headers", "Headers too slow"),
     errors.OversizedHeadersError: _Kind(431, "oversized-headers", "Headers too large"),
     errors.InvalidRequestError: _Kind(400, "invalid-request", "Not an HTTP request"),
+    errors.InvalidParameterError: _Kind(422, "invalid-parameter", "Unusable parameter"),
     errors.UnauthorizedError: _Kind(401, "unauthorized", "Key required"),
     errors.UnknownModelError: _Kind(404, "unknown-model", "Unknown model"),
     errors.NotReadyError: _Kind(503, "not-ready", "Not ready"),
     errors.OverloadedError: _Kind(429, "overloaded", "Too many requests"),
     errors.WorkerLostError: _Kind(503, "worker-lost", "Worker lost"),
     errors.DeadlineError: _Kind(504, "deadline", "Deadline exceeded"),
-    RequestValidationError: _Kind(422, "invalid-parameter", "Unusable parameter"),
     Exception: _Kind(500, "internal", "Internal error"),
 }
 
 
 REASONS = ("client-gone", *(kind.slug for kind in _TABLE.values()))
-"""Why requests are refused, in one word each; metrics start all of them at zero."""
+"""Why requests are rejected, in one word each; metrics start all of them at zero."""
 
 
-def describe(error: Exception, detail: str | None = None, instance: str | None = None) -> Problem:
-    """The problem document of an error; its message is the detail unless one is given."""
+def describe(error: Exception, instance: str | None = None) -> Problem:
+    """The problem document of an error; an unexpected one does not show its message."""
+    if isinstance(error, HTTPException):
+        status = HTTPStatus(error.status_code)
+        return _problem(_Kind(status, "", status.phrase), str(error.detail), instance)
     kind = next(_TABLE[cls] for cls in type(error).__mro__ if cls in _TABLE)
-    return _problem(kind, str(error) if detail is None else detail, instance)
+    detail = str(error)
+    if not isinstance(error, LeafcodeError):
+        detail = "the service failed unexpectedly; its log tells more"
+        detail += f" under request id {instance}" if instance else ""
+    return _problem(kind, detail, instance)
 
 
 def _problem(kind: _Kind, detail: str, instance: str | None) -> Problem:
     return Problem(
-        type=f"urn:leafcode:problem:{kind.slug}",
+        type=f"urn:leafcode:problem:{kind.slug}" if kind.slug else _UNTYPED,
         title=kind.title,
         status=kind.status,
         detail=detail,
@@ -101,30 +136,33 @@ def _problem(kind: _Kind, detail: str, instance: str | None) -> Problem:
     )
 
 
+def respond(scope: Scope, error: Exception) -> Response:
+    """The answer to an error of one request, which its record remembers."""
+    record = record_of(scope)
+    if isinstance(error, RequestValidationError):
+        error = invalid_parameters(error.errors())
+    if isinstance(error, HTTPException):
+        error.detail = _http_detail(scope, error)
+    problem = describe(error, record.request_id if record else None)
+    if record is not None:
+        record.reason = reason(problem)
+    return answer(problem, _headers(error))
+
+
 def answer(problem: Problem, headers: dict[str, str] | None = None) -> Response:
     """A problem document as an HTTP answer."""
     body = problem.model_dump_json(exclude_none=True)
     return Response(body, problem.status, headers, _MEDIA_TYPE)
 
 
-def refuse(scope: Scope, error: LeafcodeError) -> Response:
-    """The answer to an error of one request, which its tally remembers."""
-    tally = tally_of(scope)
-    problem = describe(error, instance=tally.request_id if tally else None)
-    return _refusal(scope, problem, _headers(error))
-
-
-def unexpected(error: Exception, instance: str) -> Response:
-    """The answer to a bug: the log knows the rest, under the same request id."""
-    detail = f"the service failed unexpectedly; its log tells more under request id {instance}"
-    return answer(describe(error, detail, instance))
-
-
 def install_handlers(app: FastAPI) -> None:
-    """Answer every expected error with a problem document."""
-    app.add_exception_handler(LeafcodeError, _on_leafcode_error)
-    app.add_exception_handler(RequestValidationError, _on_invalid_parameter)
-    app.add_exception_handler(HTTPException, _on_http_error)
+    """Have FastAPI answer every expected error with a problem document."""
+
+    async def handle(request: Request, error: Exception) -> Response:
+        return respond(request.scope, error)
+
+    for kind in (LeafcodeError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, handle)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -151,14 +189,31 @@ def examples_of(status: int) -> dict[str, dict[str, Any]]:
     }
 
 
-async def _on_leafcode_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, LeafcodeError)  # noqa: S101
-    return refuse(request.scope, error)
+def reason(problem: Problem) -> str:
+    """One word for metrics: the last part of the type, or the status if there is none."""
+    if problem.type == _UNTYPED:
+        return problem.title.lower().replace(" ", "-")
+    return problem.type.rpartition(":")[2]
 
 
-def _headers(error: LeafcodeError) -> dict[str, str]:
-    """What some errors tell beside their document."""
+def invalid_parameters(found: Any) -> errors.InvalidParameterError:
+    """The error of a request whose parameters pydantic rejects; `loc` is (where, name, …)."""
+    # A parameter that may be left out is named twice: what it should be, and that it may be None.
+    wrong = [item for item in found if item["type"] != "none_required"]
+    return errors.InvalidParameterError("; ".join(map(_sentence, wrong)))
+
+
+def _sentence(item: dict[str, Any]) -> str:
+    where, name = item["loc"][:2]  # behind them is the branch of a union
+    value = repr(item.get("input"))[:_QUOTED_LENGTH]
+    return f"{where} parameter {name} is {value}: {item['msg'][:1].lower()}{item['msg'][1:]}"
+
+
+def _headers(error: Exception) -> dict[str, str]:
+    """What some errors say beside their document."""
     match error:
+        case HTTPException():
+            return dict(error.headers or {})
         case errors.OverloadedError():
             return {"Retry-After": str(error.retry_after)}
         case errors.NotReadyError():
@@ -172,54 +227,12 @@ def _headers(error: LeafcodeError) -> dict[str, str]:
             return {}
 
 
-async def _on_invalid_parameter(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)  # noqa: S101
-    # A parameter that may be left out is told twice: what it should be, and that it may be None.
-    wrong = [item for item in error.errors() if item["type"] != "none_required"]
-    detail = "; ".join(map(_sentence, wrong))
-    return _refusal(request.scope, describe(error, detail, request.state.request_id))
-
-
-def _refusal(scope: Scope, problem: Problem, headers: dict[str, str] | None = None) -> Response:
-    tally = tally_of(scope)
-    if tally is not None:
-        tally.reason = reason(problem)
-    return answer(problem, headers)
-
-
-def reason(problem: Problem) -> str:
-    """One word for metrics: the last part of the type, or the status if there is none."""
-    if problem.type == _UNTYPED:
-        return problem.title.lower().replace(" ", "-")
-    return problem.type.rpartition(":")[2]
-
-
-def _sentence(item: dict[str, Any]) -> str:
-    where, name = item["loc"][:2]  # behind them is the branch of a union
-    found = repr(item.get("input"))[:_QUOTED_LENGTH]
-    return f"{where} parameter {name} is {found}: {item['msg'][:1].lower()}{item['msg'][1:]}"
-
-
-async def _on_http_error(request: Request, error: Exception) -> Response:
-    """What the framework refuses before a route runs."""
-    assert isinstance(error, HTTPException)  # noqa: S101
-    headers = dict(error.headers or {})
-    detail = _http_detail(request, error, headers)
-    problem = Problem(
-        type=_UNTYPED,
-        title=HTTPStatus(error.status_code).phrase,
-        status=error.status_code,
-        detail=detail,
-        instance=request.state.request_id,
-        error=detail,
-    )
-    return _refusal(request.scope, problem, headers)
-
-
-def _http_detail(request: Request, error: HTTPException, headers: dict[str, str]) -> str:
+def _http_detail(scope: Scope, error: HTTPException) -> str:
+    """What the framework rejects before a route runs."""
+    method, path = scope["method"], scope["path"]
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return f"nothing is served at {request.url.path[:_QUOTED_LENGTH]}; /docs lists what is"
+        return f"nothing is served at {path[:_QUOTED_LENGTH]}; /docs lists what is"
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        expected = headers.get("Allow", "another method")
-        return f"{request.method} is not served at {request.url.path}, expected {expected}"
+        expected = (error.headers or {}).get("Allow", "another method")
+        return f"{method} is not served at {path}, expected {expected}"
     return str(error.detail)

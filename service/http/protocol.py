@@ -1,8 +1,8 @@
-"""Connections that send too little, too much, or nonsense, before there is a request.
+"""uvicorn's HTTP protocol with limits on the headers of a request.
 
 uvicorn waits for headers for ever and takes as many as come. This is its protocol with a
-time limit and a size limit on them; what it refuses is answered with a problem document
-and the connection is closed. Bodies are `BodyGuard`'s, except what is left of one whose
+time limit and a size limit on them; what it rejects is answered with a problem document
+and the connection is closed. Bodies are limited in `body.py`, except what is left of one whose
 request was answered early: that may not take longer than headers may.
 """
 
@@ -18,11 +18,11 @@ from service.errors import InvalidRequestError, OversizedHeadersError, SlowHeade
 from service.http.problems import answer, describe, reason
 from service.observability.metrics import Metrics
 
-__all__ = ["Doorkeeper", "HeaderLimits"]
+__all__ = ["HeaderLimits", "LimitedProtocol"]
 
 logger = logging.getLogger(__name__)
 
-_MOST_HEADERS = 100
+_MAX_HEADERS = 100
 # "100 Continue", which a client waits for before it sends its body.
 _INTERIM = b"HTTP/1.1 1"
 
@@ -32,10 +32,10 @@ class HeaderLimits:
     """What the request line and headers may take."""
 
     max_bytes: int
-    seconds: float
+    timeout: float
 
 
-class Doorkeeper(HttpToolsProtocol):
+class LimitedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with limits on headers."""
 
     def __init__(self, *, limits: HeaderLimits, metrics: Metrics, **rest: Any) -> None:
@@ -46,7 +46,7 @@ class Doorkeeper(HttpToolsProtocol):
         self._in_headers = False
         self._head_bytes = 0
         self._mixed = False
-        self._refused: LeafcodeError | None = None
+        self._rejection: LeafcodeError | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The first request may take as long as any other to come."""
@@ -70,7 +70,7 @@ class Doorkeeper(HttpToolsProtocol):
             # that came with the end of another request may be that one's.
             self._head_bytes += 0 if self._mixed else len(data)
             if self._head_bytes > self._limits.max_bytes:
-                self._refuse(self._oversized())
+                self._reject(self._oversized())
         elif self._between_requests() and self._timer is None:
             self._arm()
 
@@ -83,18 +83,18 @@ class Doorkeeper(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Refuse more headers than anyone needs."""
         super().on_header(name, value)
-        if len(self.headers) > _MOST_HEADERS:
-            self._refused = OversizedHeadersError(
-                f"the request has more than {_MOST_HEADERS} headers, the most allowed"
+        if len(self.headers) > _MAX_HEADERS:
+            self._rejection = OversizedHeadersError(
+                f"the request has more than {_MAX_HEADERS} headers, the most allowed"
             )
-            raise self._refused
+            raise self._rejection
 
     def on_headers_complete(self) -> None:
         """A request whose headers are in order starts."""
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if size > self._limits.max_bytes:
-            self._refused = self._oversized()
-            raise self._refused
+            self._rejection = self._oversized()
+            raise self._rejection
         self._in_headers = False
         self._disarm()
         before = self.cycle
@@ -109,8 +109,8 @@ class Doorkeeper(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """What the parser could not read, or what a callback refused."""
-        self._refuse(self._refused or InvalidRequestError(msg.rstrip(".").lower()))
+        """What the parser could not read, or what a callback rejected."""
+        self._reject(self._rejection or InvalidRequestError(msg.rstrip(".").lower()))
 
     def _oversized(self) -> OversizedHeadersError:
         return OversizedHeadersError(
@@ -122,7 +122,7 @@ class Doorkeeper(HttpToolsProtocol):
 
     def _arm(self) -> None:
         self._disarm()
-        self._timer = self.loop.call_later(self._limits.seconds, self._on_timeout)
+        self._timer = self.loop.call_later(self._limits.timeout, self._on_timeout)
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -136,18 +136,18 @@ class Doorkeeper(HttpToolsProtocol):
             # Headers behind a request at work: an answer now would be taken for its own.
             self._arm()
         elif self._in_headers:
-            self._refuse(
-                SlowHeadersError(f"the headers did not come within {self._limits.seconds:g} s")
+            self._reject(
+                SlowHeadersError(f"the headers did not come within {self._limits.timeout:g} s")
             )
         else:
             self.transport.close()
 
-    def _refuse(self, error: LeafcodeError) -> None:
+    def _reject(self, error: LeafcodeError) -> None:
         """Answer by hand, because there is no request yet; then hang up."""
         problem = describe(error)
         fields = {"reason": reason(problem), "status": problem.status}
-        logger.info("a connection was refused: %s", error, extra={"fields": fields})
-        self._metrics.count_refused_connection(reason(problem), problem.status)
+        logger.info("a connection was rejected: %s", error, extra={"fields": fields})
+        self._metrics.count_rejected_connection(reason(problem), problem.status)
         response = answer(problem, {"Connection": "close"})
         head = [STATUS_LINE[problem.status]]
         head += [name + b": " + value + b"\r\n" for name, value in response.raw_headers]

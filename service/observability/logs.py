@@ -7,19 +7,17 @@ can neither forge a line nor talk to a terminal. Bodies are never logged.
 
 import json
 import logging
+import logging.config
 import sys
 import time
 import warnings
 from functools import lru_cache
-from typing import Literal
+from typing import Any
 
 from PIL import Image
 from pydantic_core import to_json
 
-__all__ = ["JsonLines", "LogFormat", "LogLevel", "TextLines", "start_logging"]
-
-LogFormat = Literal["auto", "json", "text"]
-LogLevel = Literal["debug", "info", "warning", "error"]
+__all__ = ["JsonLines", "TextLines", "log_config", "start_logging"]
 
 # C0 and C1 controls, delete, and the line separators of Unicode.
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
@@ -55,17 +53,30 @@ class TextLines(logging.Formatter):
         return line
 
 
-def start_logging(level: LogLevel, format_: LogFormat = "text") -> None:
-    """Send every record of this process to standard error."""
+def log_config(level: str, format_: str) -> dict[str, Any]:
+    """Every record to standard error, as plain values for `logging.config.dictConfig`.
+
+    The format is `json`, `text`, or `auto`: text on a terminal, else JSON.
+    """
     plain = format_ == "text" or (format_ == "auto" and sys.stderr.isatty())
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(TextLines() if plain else JsonLines())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # Neither format tells them, and to find them out takes longer than to format a line.
+    lines = TextLines if plain else JsonLines
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"lines": {"()": f"{__name__}.{lines.__name__}"}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines"}},
+        "root": {"level": level.upper(), "handlers": ["stderr"]},
+        # Its messages repeat ours, except for warnings.
+        "loggers": {"uvicorn": {"level": "WARNING"}},
+    }
+
+
+def start_logging(level: str, format_: str = "text") -> None:
+    """Send every record of this process to standard error."""
+    logging.config.dictConfig(log_config(level, format_))
+    # Neither format shows them, and to find them out takes longer than to format a line.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    # Its messages repeat ours, except for warnings.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    # Our own limit refuses such an image right after Pillow has warned about it.
+    # Our own limit rejects such an image right after Pillow has warned about it.
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 
 

@@ -1,12 +1,12 @@
 """The numbers of `/metrics`, for Prometheus.
 
 Workers send their timings back with each answer and the pool knows the rest, so this one
-process tells of all of them. Every application has a registry of its own. Labels come
+process reports for all of them. Every application has a registry of its own. Labels come
 from route templates and fixed tables, never from what a client wrote.
 """
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -15,10 +15,8 @@ from prometheus_client.registry import Collector
 
 from service import __version__
 from service.engine import STAGES, Manifest
-from service.http.problems import REASONS
-from service.observability.request_record import Tally
-from service.pool.job import PoolState
-from service.routes.context import Context
+from service.observability.request_record import RequestRecord
+from service.pool.state import PoolState
 
 __all__ = ["Metrics", "PoolCollector"]
 
@@ -35,7 +33,7 @@ _AT_A_TIME = 100
 class Metrics:
     """Counts and durations since the start; `page` renders them."""
 
-    def __init__(self) -> None:
+    def __init__(self, reasons: Iterable[str]) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._requests = Counter(
@@ -53,13 +51,13 @@ class Metrics:
         )
         self._rejections = Counter(
             "leafcode_rejections",
-            "Requests that were refused, by the reason in their problem document.",
+            "Requests that were rejected, by the reason in their problem document.",
             ("reason",),
             registry=self.registry,
         )
-        self._ended: list[tuple[str, float, Tally]] = []
+        self._ended: list[tuple[str, float, RequestRecord]] = []
         self._by_route: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-        for reason in REASONS:
+        for reason in reasons:  # all of them start at zero
             self._rejections.labels(reason)
         stages = Histogram(
             "leafcode_stage_seconds",
@@ -70,28 +68,28 @@ class Metrics:
         )
         self._stages = {stage: stages.labels(stage) for stage in ("queue", *STAGES)}
 
-    def count(self, route: str, seconds: float, tally: Tally) -> None:
+    def count(self, route: str, seconds: float, request: RequestRecord) -> None:
         """One request that has ended.
 
         They are added up some at a time: for a single one, most of the time goes by until
         the code for it is in the processor's cache.
         """
-        self._ended.append((route, seconds, tally))
+        self._ended.append((route, seconds, request))
         if len(self._ended) >= _AT_A_TIME:
             self._add_up()
 
     def _add_up(self) -> None:
         ended, self._ended = self._ended, []
-        for request in ended:
-            self._add(*request)
+        for ended_request in ended:
+            self._add(*ended_request)
 
-    def _add(self, route: str, seconds: float, tally: Tally) -> None:
-        requests, latency = self._children(route, tally.status)
+    def _add(self, route: str, seconds: float, request: RequestRecord) -> None:
+        requests, latency = self._children(route, request.status)
         requests.inc()
         latency.observe(seconds)
-        if tally.reason:
-            self._rejections.labels(tally.reason).inc()
-        for job in tally.jobs:
+        if request.reason:
+            self._rejections.labels(request.reason).inc()
+        for job in request.jobs:
             self._stages["queue"].observe(job.queue)
             for stage, stage_seconds in job.stages.items():
                 self._stages[stage].observe(stage_seconds)
@@ -104,7 +102,7 @@ class Metrics:
             self._by_route[route, status] = found
         return found
 
-    def count_refused_connection(self, reason: str, status: int) -> None:
+    def count_rejected_connection(self, reason: str, status: int) -> None:
         """One request that did not get as far as its headers."""
         self._requests.labels("none", str(status)).inc()
         self._rejections.labels(reason).inc()
@@ -119,8 +117,11 @@ class Metrics:
 class PoolCollector(Collector):
     """The pool and its models as they are at the moment of asking."""
 
-    def __init__(self, context: Callable[[], Context]) -> None:
-        self._context = context  # a reload puts another in its place
+    def __init__(
+        self, state: Callable[[], PoolState], models: Callable[[], Sequence[Manifest]]
+    ) -> None:
+        self._state = state
+        self._models = models
 
     def describe(self) -> list[Metric]:
         """Nothing, so that registering asks for no state."""
@@ -128,12 +129,10 @@ class PoolCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Gauges of the pool, then what is running."""
-        context = self._context()
-        state = context.pool.state()
+        state = self._state()
         yield from _pool(state)
         yield from _workers(state)
-        models = context.repository.models
-        yield _model_info([models[key].manifest for key in sorted(models)])
+        yield _model_info(self._models())
         yield _build_info()
 
 
@@ -151,14 +150,14 @@ def _pool(state: PoolState) -> Iterator[Metric]:
     }
     for name, (text, value) in gauges.items():
         yield GaugeMetricFamily(name, text, value)
-    refusals = CounterMetricFamily(
-        "leafcode_job_refusals",
+    rejections = CounterMetricFamily(
+        "leafcode_job_rejections",
         "Jobs without an answer of a worker, by reason; a request has one job for each image.",
         labels=("reason",),
     )
-    for reason, count in sorted(state.refusals.items()):
-        refusals.add_metric((reason,), count)
-    yield refusals
+    for reason, count in sorted(state.rejections.items()):
+        rejections.add_metric((reason,), count)
+    yield rejections
 
 
 def _workers(state: PoolState) -> Iterator[Metric]:
@@ -177,7 +176,7 @@ def _workers(state: PoolState) -> Iterator[Metric]:
     yield memory
 
 
-def _model_info(models: list[Manifest]) -> Metric:
+def _model_info(models: Sequence[Manifest]) -> Metric:
     info = GaugeMetricFamily(
         "leafcode_model_info", "A loaded model; always 1.", labels=("name", "version", "digest")
     )

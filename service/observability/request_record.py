@@ -1,7 +1,7 @@
 """What one request cost: the one place that routes report to.
 
 A route calls `observe` when it knows the model, and again with the timings of its jobs.
-The middleware turns the tally into the `Server-Timing` header, the metrics and the log
+The middleware turns the record into the `Server-Timing` header, the metrics and the log
 line, so that the three cannot tell different stories.
 """
 
@@ -9,19 +9,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fastapi import Request
 from starlette.types import Scope
 
 from service.engine import Manifest
 from service.pool.job import Timings
 
-__all__ = ["Tally", "observe", "open_tally", "tally_of"]
+__all__ = ["RequestRecord", "observe", "open_record", "record_of"]
 
-_KEY = "tally"
+_KEY = "record"
 
 
 @dataclass(slots=True)
-class Tally:
+class RequestRecord:
     """One request, from its first byte to its last."""
 
     request_id: str
@@ -44,31 +43,31 @@ class Tally:
         return {**self.stages, "total": round(total * 1e3, 3)}
 
 
-def observe(request: Request, model: Manifest, *jobs: Timings) -> None:
+def observe(scope: Scope, model: Manifest, *jobs: Timings) -> None:
     """Report the model of a request, and the timings of its jobs when they are done.
 
     The images of one request wait side by side, but each takes its own time of a core: the
     longest wait in the queue counts, and the sums of the other stages.
     """
-    tally = tally_of(request.scope)
-    if tally is not None:
-        tally.model = model
-        tally.jobs.extend(jobs)
-        tally.stages = _milliseconds(tally.jobs)
-        tally.observed = time.time_ns()
+    record = record_of(scope)
+    if record is not None:
+        record.model = model
+        record.jobs.extend(jobs)
+        record.stages = _milliseconds(record.jobs)
+        record.observed = time.time_ns()
 
 
-def tally_of(scope: Scope) -> Tally | None:
-    """The tally of a request; none outside of the middleware."""
-    tally = scope.get("state", {}).get(_KEY)
-    return tally if isinstance(tally, Tally) else None
+def record_of(scope: Scope) -> RequestRecord | None:
+    """The record of a request; none outside of the middleware."""
+    record = scope.get("state", {}).get(_KEY)
+    return record if isinstance(record, RequestRecord) else None
 
 
-def open_tally(scope: Scope, request_id: str) -> Tally:
-    """A new tally, for all that handle this request."""
-    tally = Tally(request_id)
-    scope.setdefault("state", {}).update({_KEY: tally, "request_id": request_id})
-    return tally
+def open_record(scope: Scope, request_id: str) -> RequestRecord:
+    """A new record, for all that handle this request."""
+    record = RequestRecord(request_id)
+    scope.setdefault("state", {}).update({_KEY: record, "request_id": request_id})
+    return record
 
 
 def _milliseconds(jobs: Sequence[Timings]) -> dict[str, float]:

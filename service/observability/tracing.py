@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from service import __version__
 from service.errors import SettingsError
-from service.observability.request_record import Tally
+from service.observability.request_record import RequestRecord
 from service.pool.job import Timings
 
 if TYPE_CHECKING:
@@ -77,19 +77,19 @@ class Tracing:
             "tracer_provider": self._provider,
         }
 
-    def record(self, tally: Tally) -> str:
+    def record(self, request: RequestRecord) -> str:
         """Add the stages of a request to its span; the trace's id, empty if there is none."""
         if self._provider is None:
             return ""
         from opentelemetry.trace import format_trace_id, get_current_span  # noqa: PLC0415
 
         span = get_current_span()
-        if tally.model is not None:
-            span.set_attribute("leafcode.model.name", tally.model.name)
-            span.set_attribute("leafcode.model.version", tally.model.version)
+        if request.model is not None:
+            span.set_attribute("leafcode.model.name", request.model.name)
+            span.set_attribute("leafcode.model.version", request.model.version)
         tracer = self._provider.get_tracer("leafcode", __version__)
-        for job in tally.jobs:
-            _record_stages(tracer, job, tally.observed)
+        for job in request.jobs:
+            _record_stages(tracer, job, request.observed)
         return format_trace_id(span.get_span_context().trace_id)
 
     def stop(self) -> None:

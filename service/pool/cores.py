@@ -1,4 +1,4 @@
-"""Which cores this process may use, and how they are dealt out to workers.
+"""Which cores this process may use, and which of them each worker gets.
 
 The scheduler's mask says which cores, the control group's quota how many of them at
 a time: a container with `--cpus 2` on 64 cores still sees all 64. Workers beyond the
@@ -8,12 +8,48 @@ quota would only be throttled together, in the middle of a request.
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["allowed_cores", "cpu_quota", "deal", "stay_on", "usable_cores"]
+__all__ = ["Placement", "allowed_cores", "cpu_quota", "stay_on", "usable_cores"]
 
 _MEMBERSHIP = Path("/proc/self/cgroup")
 _CGROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Which cores each worker runs on, and which the event loop keeps to."""
+
+    workers: tuple[tuple[int, ...], ...]
+    front_end: tuple[int, ...]
+
+    @classmethod
+    def of(cls, workers: int | None, threads: int) -> "Placement":
+        """`threads` cores for each worker; as many workers as fit unless a number is given."""
+        return cls.on(usable_cores(), allowed_cores(), workers, threads)
+
+    @classmethod
+    def on(
+        cls, usable: tuple[int, ...], allowed: tuple[int, ...], workers: int | None, threads: int
+    ) -> "Placement":
+        """Workers on usable cores; past the last core it starts over with the first.
+
+        The event loop keeps to allowed cores without a worker, or else to the last worker's.
+        """
+        count = workers or max(1, len(usable) // threads)
+        dealt = tuple(
+            tuple(sorted({usable[(worker * threads + i) % len(usable)] for i in range(threads)}))
+            for worker in range(count)
+        )
+        taken = [core for cores in dealt for core in cores]
+        free = tuple(core for core in allowed if core not in taken)
+        return cls(dealt, free or (taken[-1],))
+
+    @property
+    def all_workers(self) -> tuple[int, ...]:
+        """Every core with a worker."""
+        return tuple(sorted({core for cores in self.workers for core in cores}))
 
 
 def usable_cores() -> tuple[int, ...]:
@@ -36,7 +72,7 @@ def stay_on(cores: Iterable[int]) -> None:
 
     The event loop wakes several times a request. Wherever it wakes it finds cold caches and
     leaves them cold for the worker there: 5.7 ms of CPU a request in the workers and 0.81
-    in the front when it roams, 5.4 and 0.77 when it stays.
+    in the front end when it roams, 5.4 and 0.77 when it stays.
     """
     with contextlib.suppress(OSError, AttributeError):
         os.sched_setaffinity(0, cores)
@@ -46,14 +82,6 @@ def cpu_quota(membership: Path = _MEMBERSHIP, cgroups: Path = _CGROUPS) -> float
     """The tightest CPU quota on the way up from our control group, in cores; None if free."""
     found = [quota for folder in _folders(membership, cgroups) if (quota := _read(folder))]
     return min(found, default=None)
-
-
-def deal(cores: tuple[int, ...], workers: int, threads: int) -> tuple[tuple[int, ...], ...]:
-    """`threads` cores for each worker in turn; past the last core it starts over."""
-    return tuple(
-        tuple(sorted({cores[(worker * threads + i) % len(cores)] for i in range(threads)}))
-        for worker in range(workers)
-    )
 
 
 def _folders(membership: Path, cgroups: Path) -> Iterator[Path]:

@@ -9,27 +9,29 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from service.errors import WorkerLostError
-from service.pool.worker import Plan
-from service.settings import Settings
+from service.pool.worker import WorkerPlan
 
-__all__ = ["Starter"]
+__all__ = ["ForkClient"]
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE_SECONDS = 2.0
 _LINE_BYTES = 65_536
 
 
-class Starter:
-    """One fork server at a time; a lost one is replaced when the next worker is needed."""
+class ForkClient:
+    """One fork server at a time; a lost one is replaced when the next worker is needed.
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    `log_config` is for `logging.config.dictConfig` in the fork server and its workers.
+    """
+
+    def __init__(self, threads: int, log_config: Mapping[str, Any] | None) -> None:
+        self._threads = threads
+        self._log_config = log_config
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._ready = False
@@ -43,7 +45,7 @@ class Starter:
         async with self._turn:
             await self._start()
 
-    async def fork(self, plan: Plan, connection: socket.socket) -> int:
+    async def fork(self, plan: WorkerPlan, connection: socket.socket) -> int:
         """The process id of a new worker at the other end of `connection`'s pair."""
         # One at a time, so that one answer can be on its way.
         async with self._turn:
@@ -52,13 +54,13 @@ class Starter:
             line = json.dumps({"start": plan.to_json()}).encode() + b"\n"
             news = await self._ask(line, connection.fileno())
         if "started" not in news:
-            raise WorkerLostError(f"cannot start a worker: {news.get('refused')}")
+            raise WorkerLostError(f"the fork server cannot fork: {news.get('failed')}")
         return int(news["started"])
 
     def kill(self, pid: int) -> None:
         """End a worker at once, whatever it does."""
         if self._control is not None:
-            # The fork server has not reaped it or refuses: a recycled number is never hit.
+            # It kills only children that it has not reaped: a recycled number is never hit.
             with contextlib.suppress(OSError):
                 self._control.send(json.dumps({"kill": pid}).encode() + b"\n")
         else:
@@ -87,18 +89,17 @@ class Starter:
         self._ready = False
         ours, theirs = socket.socketpair()
         with theirs:
-            log = (self._settings.log_level, self._settings.log_format)
+            arguments = [str(theirs.fileno()), json.dumps(self._log_config)]
             self._process = subprocess.Popen(  # noqa: ASYNC220, S603
-                [sys.executable, "-m", "service.pool.fork_server", str(theirs.fileno()), *log],
+                [sys.executable, "-m", "service.pool.fork_server", *arguments],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env=_environment(self._settings.threads),
+                env=_environment(self._threads),
             )
         ours.settimeout(0)
         self._control = ours
         asyncio.get_running_loop().add_reader(ours, self._on_readable)
-        with _notice_of_compiling():
-            await self._ask()
+        await self._ask()
         self._ready = True
 
     async def _ask(self, line: bytes = b"", descriptor: int | None = None) -> dict[str, Any]:
@@ -135,11 +136,11 @@ class Starter:
             self._answer.set_result(news)
 
     def _on_lost(self) -> None:
-        """The fork server died; its workers live on, but nobody tells how they end."""
-        logger.error("the fork server went away; the next worker starts another one")
+        """The fork server died: its workers live on, but how they end is not known any more."""
+        logger.error("the fork server ended; another one is started with the next worker")
         self._disconnect()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(WorkerLostError("the fork server went away"))
+            self._answer.set_exception(WorkerLostError("the fork server ended"))
         for end in self._ends.values():
             if not end.done():
                 end.set_result(None)
@@ -149,17 +150,6 @@ class Starter:
         if control is not None:
             asyncio.get_running_loop().remove_reader(control)
             control.close()
-
-
-@contextlib.contextmanager
-def _notice_of_compiling() -> Iterator[None]:
-    """Says what takes so long, if it does."""
-    text = "compiling the kernels, once for this machine; this takes some seconds"
-    timer = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, logger.info, text)
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _environment(threads: int) -> dict[str, str]:

@@ -17,13 +17,22 @@ from pydantic_core import from_json, to_json
 from service import engine, errors
 from service.engine import LeafcodeError
 
-__all__ = ["Fields", "Frame", "FrameReader", "Kind", "WireError", "failed", "failure", "read_frame"]
+__all__ = [
+    "Fields",
+    "Frame",
+    "FrameError",
+    "FrameReader",
+    "Kind",
+    "read_frame",
+    "report_error",
+    "reported_error",
+]
 
 Fields = Mapping[str, Any]  # what JSON holds
 
 _HEADER = struct.Struct("<BQIQ")
-_MOST_FIELD_BYTES = 16_000_000
-_MOST_BODY_BYTES = 8_000_000_000
+_MAX_FIELD_BYTES = 16_000_000
+_MAX_BODY_BYTES = 8_000_000_000
 
 _ERRORS: dict[str, type[LeafcodeError]] = {
     kind.__name__: kind
@@ -34,6 +43,7 @@ _ERRORS: dict[str, type[LeafcodeError]] = {
         engine.EmptyImageError,
         engine.OversizedImageError,
         engine.UnsupportedImageError,
+        errors.DeadlineError,
         errors.InvalidBodyError,
         errors.MalformedBodyError,
         errors.OversizedBodyError,
@@ -49,10 +59,10 @@ class Kind(IntEnum):
     UNLOAD = 2
     PING = 3
     CLASSIFY = 4
-    SCORES = 5
-    ENCODE = 6
-    WRITE_CODES = 7
-    PACK_JSON = 8
+    WRITE_CODES = 5
+    INFER_IMAGE = 6
+    INFER_DESCRIPTORS = 7
+    INFER_JSON = 8
     DONE = 20
     FAILED = 21
 
@@ -64,8 +74,8 @@ class Stream(Protocol):
         """The next n bytes."""
 
 
-class WireError(Exception):
-    """Bytes that are no frame: the other side is broken."""
+class FrameError(Exception):
+    """Bytes that are not a frame: the other side is broken."""
 
 
 class Frame(NamedTuple):
@@ -122,15 +132,15 @@ def read_frame(stream: Stream) -> Frame | None:
     return Frame(kind, job, _parse_fields(fields), body)
 
 
-def failed(job: int, error: Exception) -> Frame:
-    """The answer that tells an error; one that is not in the table tells nothing."""
+def report_error(job: int, error: Exception) -> Frame:
+    """The answer that reports an error; one that is not in the table crosses without its text."""
     name = type(error).__name__
     fields = {"error": name, "message": str(error)} if _ERRORS.get(name) is type(error) else {}
     return Frame(Kind.FAILED, job, fields)
 
 
-def failure(frame: Frame) -> Exception:
-    """The error that a FAILED frame tells."""
+def reported_error(frame: Frame) -> Exception:
+    """The error that a FAILED frame reports."""
     kind = _ERRORS.get(str(frame.fields.get("error")))
     if kind is None:
         return RuntimeError("a worker failed unexpectedly; its traceback is in the log")
@@ -139,19 +149,19 @@ def failure(frame: Frame) -> Exception:
 
 def _parse_header(data: bytes | bytearray) -> tuple[Kind, int, int, int]:
     number, job, n_fields, n_body = _HEADER.unpack_from(data)
-    if n_fields > _MOST_FIELD_BYTES or n_body > _MOST_BODY_BYTES:
-        raise WireError(f"a frame of {n_fields} and {n_body} bytes, more than any is long")
+    if n_fields > _MAX_FIELD_BYTES or n_body > _MAX_BODY_BYTES:
+        raise FrameError(f"a frame of {n_fields} and {n_body} bytes, more than any is long")
     try:
         return Kind(number), job, n_fields, n_body
     except ValueError as error:
-        raise WireError(f"a frame of unknown kind {number}") from error
+        raise FrameError(f"a frame of unknown kind {number}") from error
 
 
 def _parse_fields(data: bytes) -> Fields:
     try:
         fields = from_json(data)
     except ValueError as error:
-        raise WireError(f"fields that are not JSON: {error}") from error
+        raise FrameError(f"fields that are not JSON: {error}") from error
     if not isinstance(fields, dict):
-        raise WireError("fields that are not an object")
+        raise FrameError("fields that are not an object")
     return fields

@@ -1,62 +1,68 @@
-"""The pool: pinned worker processes, and the operations that they know.
+"""The pool: pinned worker processes, and the operations that routes call.
 
-Routes call the operations; only bytes, arrays and plain values cross to the workers. A
-worker that dies costs no request: its job is tried once more elsewhere and the worker is
-replaced. The standard `ProcessPoolExecutor` was tried: one killed worker failed 11 of
-16 innocent requests and broke the pool for good.
+Only bytes and plain values cross to the workers. A worker that dies costs no request: its
+job is tried once more elsewhere and the worker is replaced. The standard
+`ProcessPoolExecutor` was tried: one killed worker failed 11 of 16 innocent requests and
+broke the pool for good.
 """
 
 import asyncio
 import contextlib
-import logging
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import astuple
+from functools import partial
+from typing import Any
 
-import numpy as np
-
-from service.engine import BundleError, Codes, LeafcodeError
-from service.engine.arrays import Float32Array
+from service.engine import BundleError, LeafcodeError
 from service.errors import WorkerLostError
 from service.formats.codes import CodeForms
-from service.formats.v2.requests import BatchLimits
-from service.pool.cores import allowed_cores, deal, usable_cores
+from service.formats.v2.answers import Answer, WrittenTensor
+from service.formats.v2.requests import RequestedOutput
+from service.pool.cores import Placement
 from service.pool.dispatcher import Dispatcher
-from service.pool.fork_client import Starter
+from service.pool.fork_client import ForkClient
 from service.pool.frames import Fields, Frame, Kind
-from service.pool.job import Outcome, PoolState
-from service.pool.trial import prove
-from service.pool.worker import Plan
-from service.pool.worker_slot import Place, Stock
+from service.pool.job import Outcome
+from service.pool.operations import WorkLimits, written_tensors
+from service.pool.state import PoolState
+from service.pool.worker import WorkerPlan
+from service.pool.worker_process import WorkerProcess
+from service.pool.worker_slot import Versions, WorkerSlot
 from service.repository import Model, ModelKey
 from service.settings import Settings
 
 __all__ = ["Pool"]
 
-logger = logging.getLogger(__name__)
-
 _PING_SECONDS = 1.0
+
+Timeout = float | None
 
 
 class Pool:
     """Workers and their queue; made inside a running event loop.
 
     An operation raises `NotReadyError`, `OverloadedError`, `DeadlineError` or
-    `WorkerLostError`, or what the engine raises. Its `patience` in seconds counts from the
+    `WorkerLostError`, or what the engine raises. Its `timeout` in seconds counts from the
     call and never extends `Settings.deadline_seconds`.
     """
 
-    def __init__(self, settings: Settings, models: Mapping[ModelKey, Model]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        models: Mapping[ModelKey, Model],
+        log_config: Mapping[str, Any] | None = None,
+    ) -> None:
         self._settings = settings
         self._models = dict(models)
         self._retiring: dict[ModelKey, Model] = {}
-        # One worker at a time is away to load, the others serve.
-        self._turn = asyncio.Lock()
-        self._dispatcher = Dispatcher(settings)
-        self._starter = Starter(settings)
-        self._places: list[Place] = []
+        # One worker at a time leaves service to load, the others serve.
+        self._loading = asyncio.Lock()
+        self._placement = Placement.of(settings.workers, settings.threads)
+        self._dispatcher = Dispatcher(settings, len(self._placement.workers))
+        self._forks = ForkClient(settings.threads, log_config)
+        self._slots: list[WorkerSlot] = []
         self._tasks: list[asyncio.Task[None]] = []
-        # Looked up once: the event loop keeps to some of them later.
-        self._cores, self._allowed = usable_cores(), allowed_cores()
         self._heartbeat: asyncio.TimerHandle | None = None
 
     @property
@@ -70,13 +76,12 @@ class Pool:
         return self._dispatcher.would_wait
 
     @property
-    def front_cores(self) -> tuple[int, ...]:
-        """Where the event loop is in nobody's way, else only in that of the last worker."""
-        taken = [core for plan in self._plans() for core in plan.cores]
-        return tuple(core for core in self._allowed if core not in taken) or (taken[-1],)
+    def front_end_cores(self) -> tuple[int, ...]:
+        """Where the event loop disturbs no worker, or else only the last one."""
+        return self._placement.front_end
 
     def check_room(self) -> None:
-        """Raise what refuses a job at once, before its body is read."""
+        """Raise what rejects a job at once, before its body is read."""
         self._dispatcher.check_room()
 
     def state(self) -> PoolState:
@@ -85,19 +90,23 @@ class Pool:
             accepting=self._dispatcher.accepting,
             queue_depth=self._dispatcher.queue_depth,
             queue_bytes=self._dispatcher.queue_bytes,
-            workers=tuple(place.state for place in self._places),
-            refusals=dict(self._dispatcher.refusals),
+            workers=tuple(slot.state for slot in self._slots),
+            rejections=dict(self._dispatcher.rejections),
         )
 
+    # -- Start and stop --------------------------------------------------------------------
+
     async def start(self) -> None:
-        """Every worker ready; raises the `LeafcodeError` of one that cannot be."""
+        """Return when every worker is ready; raises the `LeafcodeError` of one that cannot be."""
         try:
-            await self._starter.start()
-            self._places = [
-                Place(plan, self._starter, self._dispatcher, self._stock) for plan in self._plans()
+            await self._forks.start()
+            start_worker = partial(WorkerProcess.start, self._forks)
+            self._slots = [
+                WorkerSlot(plan, start_worker, self._dispatcher, self._versions)
+                for plan in self._plans()
             ]
-            self._tasks = [asyncio.create_task(place.keep_occupied()) for place in self._places]
-            await asyncio.gather(*(place.first_start for place in self._places))
+            self._tasks = [asyncio.create_task(slot.supervise()) for slot in self._slots]
+            await asyncio.gather(*(slot.first_start for slot in self._slots))
         except BaseException:
             await self.stop()
             raise
@@ -105,7 +114,7 @@ class Pool:
         self._dispatcher.accepting = True
 
     def drain(self) -> None:
-        """Refuse new work from now on, and finish what was accepted."""
+        """Reject new work from now on, and finish what was accepted."""
         self._dispatcher.drain()
 
     async def stop(self) -> None:
@@ -119,10 +128,28 @@ class Pool:
             self._heartbeat.cancel()
         for task in self._tasks:
             task.cancel()
-        starts = (place.first_start for place in self._places)
+        starts = (slot.first_start for slot in self._slots)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(start for start in starts if start.done()), return_exceptions=True)
-        await self._starter.stop()
+        await self._forks.stop()
+
+    def _ping(self) -> None:
+        for slot in self._slots:
+            slot.check()
+        self._heartbeat = asyncio.get_running_loop().call_later(_PING_SECONDS, self._ping)
+
+    def _plans(self) -> list[WorkerPlan]:
+        return [
+            WorkerPlan(number, cores, self._settings.threads, self._limits)
+            for number, cores in enumerate(self._placement.workers)
+        ]
+
+    @property
+    def _limits(self) -> WorkLimits:
+        settings = self._settings
+        return WorkLimits(settings.image_limits, settings.max_images, settings.max_descriptors)
+
+    # -- Versions --------------------------------------------------------------------------
 
     async def load(self, key: ModelKey, model: Model) -> None:
         """Have a further version in every worker that takes jobs, now and later.
@@ -130,15 +157,15 @@ class Pool:
         A process that serves nobody proves it first. Raises `BundleError` if it is not
         sound, `WorkerLostError` if a worker did not survive it; no worker keeps it then.
         """
-        async with self._turn:
-            await prove(self._starter, self._trial_plan(), _load_fields(key, model))
+        async with self._loading:
+            await self._prove(key, model)
             self._models[key] = model
             try:
-                for place in self._places:
-                    await place.catch_up()
+                for slot in self._slots:
+                    await slot.update_versions()
             except Exception:
                 del self._models[key]
-                await self._shed()
+                await self._unload_unwanted()
                 raise
 
     def retire(self, key: ModelKey) -> None:
@@ -147,98 +174,122 @@ class Pool:
 
     async def unload(self, key: ModelKey) -> None:
         """Drop a retired version and its mapping, when no request needs it any more."""
-        async with self._turn:
+        async with self._loading:
             del self._retiring[key]
-            await self._shed()
+            await self._unload_unwanted()
 
-    async def _shed(self) -> None:
-        for place in self._places:
+    async def _prove(self, key: ModelKey, model: Model) -> None:
+        """Load a version in a process that serves nobody, and end that process.
+
+        A file that is cut short while it is mapped ends a process, and a huge one may be
+        more than the memory holds.
+        """
+        plan = WorkerPlan(
+            len(self._slots), self._placement.all_workers, self._settings.threads, self._limits
+        )
+        worker = await WorkerProcess.start(self._forks, plan, lambda _: None)
+        try:
+            await worker.load(_load_fields(key, model))
+        except WorkerLostError as error:
+            raise WorkerLostError(f"the process that tried to load it was lost: {error}") from error
+        except BundleError:
+            raise
+        except Exception as error:
+            raise BundleError(str(error)) from error
+        finally:
+            await worker.end()
+
+    async def _unload_unwanted(self) -> None:
+        for slot in self._slots:
             # One that is lost here has lost the version too.
             with contextlib.suppress(WorkerLostError, BundleError):
-                await place.catch_up()
+                await slot.update_versions()
 
-    async def classify(
-        self, model: ModelKey, data: bytes, top_k: int, patience: float | None = None
-    ) -> Outcome[bytes]:
-        """Encoded image -> JSON of the `top_k` best labels, best first."""
-        fields = _fields(model, top_k=top_k)
-        return _written(await self._dispatcher.run(Kind.CLASSIFY, fields, data, patience))
-
-    async def classify_many(
-        self, model: ModelKey, images: Sequence[bytes], top_k: int, patience: float | None = None
-    ) -> list[Outcome[bytes] | LeafcodeError]:
-        """Images spread over the workers: accepted as one, answered or refused one by one."""
-        fields = _fields(model, top_k=top_k)
-        outcomes = await self._dispatcher.run_many(Kind.CLASSIFY, fields, images, patience)
-        return [item if isinstance(item, LeafcodeError) else _written(item) for item in outcomes]
-
-    async def scores(
-        self, model: ModelKey, data: bytes, patience: float | None = None
-    ) -> Outcome[Float32Array]:
-        """Encoded image -> raw scores (n_labels,), in the order of the manifest's labels."""
-        return _scored(await self._dispatcher.run(Kind.SCORES, _fields(model), data, patience))
-
-    async def scores_many(
-        self, model: ModelKey, images: Sequence[bytes], patience: float | None = None
-    ) -> list[Outcome[Float32Array] | LeafcodeError]:
-        """Images spread over the workers -> raw scores of each, or why it has none."""
-        fields = _fields(model)
-        outcomes = await self._dispatcher.run_many(Kind.SCORES, fields, images, patience)
-        return [item if isinstance(item, LeafcodeError) else _scored(item) for item in outcomes]
-
-    async def encode(
-        self, model: ModelKey, descriptors: Float32Array, patience: float | None = None
-    ) -> Outcome[Codes]:
-        """Descriptors (n, 128) -> their sparse codes."""
-        fields = _fields(model, shape=list(descriptors.shape))
-        raw = descriptors.astype(np.float32, copy=False).tobytes()
-        done = await self._dispatcher.run(Kind.ENCODE, fields, raw, patience)
-        return Outcome(_codes(done.value), done.timings)
-
-    async def pack_json(
-        self, body: bytes, limits: BatchLimits, patience: float | None = None
-    ) -> Outcome[tuple[int, bytes]]:
-        """JSON of the Open Inference Protocol -> the same as a binary request."""
-        done = await self._dispatcher.run(Kind.PACK_JSON, asdict(limits), body, patience)
-        packed = done.value.fields["header_length"], bytes(done.value.body)
-        return Outcome(packed, done.timings)
-
-    async def write_codes(
-        self, model: ModelKey, body: bytes, forms: CodeForms, patience: float | None = None
-    ) -> Outcome[bytes]:
-        """A body in one form -> codes in another, read and written in the worker."""
-        fields = _fields(model, source=forms.source, target=forms.target)
-        return _written(await self._dispatcher.run(Kind.WRITE_CODES, fields, body, patience))
-
-    def _plans(self) -> list[Plan]:
-        settings = self._settings
-        shares = deal(self._cores, settings.workers, settings.threads)
-        return [
-            Plan(number, cores, settings.threads, settings.image_limits, settings.max_descriptors)
-            for number, cores in enumerate(shares)
-        ]
-
-    def _trial_plan(self) -> Plan:
-        """A process beside the workers, on whatever core has time."""
-        plans = self._plans()
-        cores = tuple(sorted({core for plan in plans for core in plan.cores}))
-        return replace(plans[0], number=len(plans), cores=cores)
-
-    def _stock(self) -> Stock:
-        """What workers must have, and what they may."""
+    def _versions(self) -> Versions:
         wanted, retiring = (
             tuple(_load_fields(key, models[key]) for key in sorted(models))
             for models in (self._models, self._retiring)
         )
-        return Stock(wanted, retiring)
+        return Versions(wanted, retiring)
 
-    def _ping(self) -> None:
-        for place in self._places:
-            place.check()
-        self._heartbeat = asyncio.get_running_loop().call_later(_PING_SECONDS, self._ping)
+    # -- Operations ------------------------------------------------------------------------
+
+    async def classify(
+        self,
+        model: ModelKey,
+        image: bytes,
+        top_k: int,
+        timeout: Timeout = None,  # noqa: ASYNC109
+    ) -> Outcome[bytes]:
+        """JSON of the `top_k` best labels of an encoded image, best first."""
+        fields = _fields(model, top_k=top_k)
+        return _body(await self._dispatcher.run(Kind.CLASSIFY, fields, image, timeout))
+
+    async def classify_many(
+        self,
+        model: ModelKey,
+        images: Sequence[bytes],
+        top_k: int,
+        timeout: Timeout = None,  # noqa: ASYNC109
+    ) -> list[Outcome[bytes] | LeafcodeError]:
+        """The same of several, spread over the workers: accepted together, answered one by one."""
+        fields = _fields(model, top_k=top_k)
+        outcomes = await self._dispatcher.run_many(Kind.CLASSIFY, fields, images, timeout)
+        return [item if isinstance(item, LeafcodeError) else _body(item) for item in outcomes]
+
+    async def write_codes(
+        self,
+        model: ModelKey,
+        body: bytes,
+        forms: CodeForms,
+        timeout: Timeout = None,  # noqa: ASYNC109
+    ) -> Outcome[bytes]:
+        """Codes in one form of a body in another, read and written in the worker."""
+        fields = _fields(model, source=forms.source, target=forms.target)
+        return _body(await self._dispatcher.run(Kind.WRITE_CODES, fields, body, timeout))
+
+    async def infer_images(
+        self,
+        model: ModelKey,
+        images: Sequence[bytes],
+        outputs: Sequence[RequestedOutput],
+        timeout: Timeout = None,  # noqa: ASYNC109
+    ) -> list[Outcome[list[WrittenTensor]] | LeafcodeError]:
+        """The output tensors of each image, or why it has none; spread over the workers."""
+        fields = _fields(model, outputs=[astuple(output) for output in outputs])
+        outcomes = await self._dispatcher.run_many(Kind.INFER_IMAGE, fields, images, timeout)
+        return [
+            item
+            if isinstance(item, LeafcodeError)
+            else Outcome(written_tensors(item.value), item.timings)
+            for item in outcomes
+        ]
+
+    async def infer_descriptors(
+        self,
+        model: ModelKey,
+        descriptors: bytes,
+        outputs: Sequence[RequestedOutput],
+        id_: str | None,
+        timeout: Timeout = None,  # noqa: ASYNC109
+    ) -> Outcome[Answer]:
+        """The whole answer to descriptors in little-endian float32, 128 each."""
+        fields = _fields(model, outputs=[astuple(output) for output in outputs], id=id_)
+        done = await self._dispatcher.run(Kind.INFER_DESCRIPTORS, fields, descriptors, timeout)
+        return _answer(done)
+
+    async def infer_json(
+        self,
+        model: ModelKey,
+        body: bytes,
+        timeout: Timeout = None,  # noqa: ASYNC109
+    ) -> Outcome[Answer]:
+        """The whole answer to a request in JSON, which is read in the worker."""
+        fields = _fields(model, accepted=time.monotonic())
+        return _answer(await self._dispatcher.run(Kind.INFER_JSON, fields, body, timeout))
 
 
-def _fields(model: ModelKey, **more: str | int | list[int]) -> Fields:
+def _fields(model: ModelKey, **more: object) -> Fields:
     return {"name": model.name, "version": model.version, **more}
 
 
@@ -246,17 +297,10 @@ def _load_fields(key: ModelKey, model: Model) -> Fields:
     return _fields(key, path=str(model.path), digest=model.manifest.digest)
 
 
-def _written(done: Outcome[Frame]) -> Outcome[bytes]:
+def _body(done: Outcome[Frame]) -> Outcome[bytes]:
     return Outcome(bytes(done.value.body), done.timings)
 
 
-def _scored(done: Outcome[Frame]) -> Outcome[Float32Array]:
-    return Outcome(np.frombuffer(done.value.body, np.float32), done.timings)
-
-
-def _codes(frame: Frame) -> Codes:
-    """Codes out of the columns that a worker sent, one behind the other."""
-    n, m = frame.fields["shape"]
-    leaf_ids, atom_ids = np.split(np.frombuffer(frame.body, np.int32, n + n * m), [n])
-    values = np.frombuffer(frame.body, np.float32, n * m, 4 * (n + n * m))
-    return Codes(leaf_ids, atom_ids.reshape(n, m), values.reshape(n, m))
+def _answer(done: Outcome[Frame]) -> Outcome[Answer]:
+    frame = done.value
+    return Outcome(Answer(bytes(frame.body), frame.fields["header_length"]), done.timings)

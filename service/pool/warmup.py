@@ -23,7 +23,7 @@ __all__ = ["run_every_kernel", "sample_image", "warm"]
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE_SECONDS = 2.0
+_NOTICE_AFTER = 2.0
 _CONFIG = EngineConfig(depth=1, n_atoms=2, nonzeros=1)
 _LABELS = ("one", "other")
 
@@ -31,7 +31,7 @@ _LABELS = ("one", "other")
 def warm() -> float:
     """Compile what is not compiled yet; how many seconds it took."""
     notice = threading.Timer(
-        _PATIENCE_SECONDS,
+        _NOTICE_AFTER,
         logger.info,
         ["compiling the kernels, once for this machine; this takes some seconds"],
     )
@@ -42,8 +42,9 @@ def warm() -> float:
         run_every_kernel()
     finally:
         notice.cancel()
+        notice.join()  # a process that forks must have no other thread
     seconds = time.perf_counter() - start
-    level = logging.INFO if seconds > _PATIENCE_SECONDS else logging.DEBUG
+    level = logging.INFO if seconds > _NOTICE_AFTER else logging.DEBUG
     logger.log(level, "kernels ready after %.1f s", seconds)
     return seconds
 

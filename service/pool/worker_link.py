@@ -2,16 +2,13 @@
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 from typing import Any, cast
 
 from service.errors import WorkerLostError
-from service.pool.fork_client import Starter
-from service.pool.frames import Fields, Frame, FrameReader, Kind, WireError
-from service.pool.worker import Plan
+from service.pool.frames import Fields, Frame, FrameError, FrameReader, Kind
 
-__all__ = ["Link", "start_worker"]
+__all__ = ["WorkerLink"]
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +18,7 @@ _JOINED_BYTES = 131_072
 _FIRST_CALL = 1 << 63
 
 
-class Link(asyncio.Protocol):
+class WorkerLink(asyncio.Protocol):
     """Frames over the socket to one worker; `on_frame` gets those that answer no call."""
 
     def __init__(self, on_frame: Callable[[Frame], None]) -> None:
@@ -38,11 +35,11 @@ class Link(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Hand on the frames that are complete."""
+        """Pass on the frames that are complete."""
         try:
             frames = self._reader.feed(data)
-        except WireError:
-            logger.exception("a worker sent no frame")
+        except FrameError:
+            logger.exception("a worker sent bytes that are not a frame; it is disconnected")
             self.abort()
             return
         for frame in frames:
@@ -53,7 +50,7 @@ class Link(asyncio.Protocol):
                 answer.set_result(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """The worker is gone, or we hung up."""
+        """Tell whoever waits that the connection has ended, on either side."""
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -66,30 +63,24 @@ class Link(asyncio.Protocol):
             self._transport.write(frame.head())
             self._transport.write(frame.body)
 
-    async def call(self, kind: Kind, fields: Fields, seconds: float) -> Frame:
-        """Ask a worker that has no job, and wait for its answer."""
+    async def call(self, kind: Kind, fields: Fields, timeout: float) -> Frame:  # noqa: ASYNC109
+        """The answer of a worker that has no job; raises `WorkerLostError` without one."""
         number, self._calls = self._calls, self._calls + 1
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
         try:
             self.send(Frame(kind, number, fields))
             either: set[asyncio.Future[Any]] = {answer, self.closed}
-            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
             del self._answers[number]
         if answer.done():
             return answer.result()
-        raise WorkerLostError("it went away" if self.closed.done() else "it hangs")
+        raise WorkerLostError(
+            "its process ended" if self.closed.done() else f"no answer within {timeout:g} s"
+        )
 
     def abort(self) -> None:
-        """Hang up."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
-
-
-async def start_worker(starter: Starter, plan: Plan, link: Link) -> int:
-    """The process id of a new worker at the other end of `link`."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
-        return await starter.fork(plan, theirs)

@@ -11,67 +11,55 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.engine import LeafcodeError, Manifest
-from service.formats.json_bodies import Images, media_type, parse_images
-from service.http.body import read_body
-from service.http.disconnect import TimeoutMs, seconds, while_connected
+from service.formats.json_bodies import Images, parse_images
+from service.http.body import FORM, media_type, read_body, read_files
+from service.http.disconnect import while_connected
 from service.http.problems import describe, documented
-from service.http.uploads import FORM, read_files
 from service.observability.request_record import observe
 from service.pool.job import Outcome
 from service.repository import ModelKey
 from service.routes.context import Context, context_of
 from service.routes.openapi import CLASSIFY_BODY
-from service.routes.schemas import (
-    Classification,
-    Classifications,
-    Failed,
-    ModelName,
-    ModelRef,
-    TopK,
-    Version,
-)
+from service.routes.parameters import ClassifyParameters, openapi_parameters, read_parameters
+from service.routes.schemas import Classification, Classifications, Failed, ModelRef
 
-__all__ = ["classify", "router"]
+__all__ = ["direct_router"]
 
-router = APIRouter(prefix="/v1", tags=["classify"])
+direct_router = APIRouter(prefix="/v1", tags=["classify"])
 
 
-@router.post(
+@direct_router.post(
     "/classify",
+    operation_id="classify",
     summary="Ranked labels of images",
     response_model=Classification | Classifications,
     responses=documented(400, 404, 413, 415, 422, 429, 503, 504),
-    openapi_extra=CLASSIFY_BODY,
+    openapi_extra={"parameters": openapi_parameters(ClassifyParameters), **CLASSIFY_BODY},
 )
-async def classify(
-    request: Request,
-    top_k: TopK = 5,
-    model: ModelName = None,
-    version: Version = None,
-    timeout_ms: TimeoutMs = None,
-) -> Response:
+async def classify(request: Request) -> Response:
     """The best labels of one image, or of several in the order sent.
 
     JPEG, PNG, WebP, GIF, BMP and TIFF; the first frame of an animation; transparency
     shows white. One file in a form is answered like a raw body. Among several images,
     a bad one gets a problem of its own and does not spoil its neighbours.
     """
-    # Not `InContext`: as a dependency it costs the event loop 0.06 ms more.
-    context = await context_of(request)
-    manifest = context.repository.find(model, version).manifest
-    observe(request, manifest)
-    key = ModelKey.of(manifest)
+    context = context_of(request)
+    asked = read_parameters(ClassifyParameters, request.scope)
+    manifest = context.repository.find(asked.model, asked.version).manifest
+    observe(request.scope, manifest)
+    key, pool = ModelKey.of(manifest), context.pool
     # Before a body is read that nobody has time for.
-    context.pool.check_room()
+    pool.check_room()
     images = await _read_images(request, context)
     if not images.several:
-        work = context.pool.classify(key, images.items[0], top_k, seconds(timeout_ms))
-        ranked = await while_connected(request, context, work)
-        observe(request, manifest, ranked.timings)
+        work = pool.classify(key, images.items[0], asked.top_k, asked.timeout)
+        ranked = await while_connected(request, work, queued=pool.would_wait)
+        observe(request.scope, manifest, ranked.timings)
         return _answer(manifest, b"predictions", ranked.value)
-    many = context.pool.classify_many(key, images.items, top_k, seconds(timeout_ms))
-    outcomes = await while_connected(request, context, many)
-    observe(request, manifest, *(item.timings for item in outcomes if isinstance(item, Outcome)))
+    many = pool.classify_many(key, images.items, asked.top_k, asked.timeout)
+    outcomes = await while_connected(request, many, queued=pool.would_wait)
+    timings = [item.timings for item in outcomes if isinstance(item, Outcome)]
+    observe(request.scope, manifest, *timings)
     return _answer(manifest, b"results", b"[%b]" % b",".join(map(_result, outcomes)))
 
 

@@ -9,21 +9,20 @@ from fastapi.responses import Response
 
 from service.errors import MalformedBodyError, NotAcceptableError, UnsupportedBodyError
 from service.formats.codes import CodeForms, Source, Target
-from service.formats.json_bodies import media_type
-from service.http.body import read_body
-from service.http.disconnect import TimeoutMs, seconds, while_connected
+from service.http.body import FORM, media_type, read_body, read_files
+from service.http.disconnect import while_connected
 from service.http.negotiation import choose
 from service.http.problems import documented
-from service.http.uploads import FORM, read_files
 from service.observability.request_record import observe
 from service.repository import ModelKey
 from service.routes.context import context_of
 from service.routes.openapi import CODES_ANSWER, CODES_BODY
-from service.routes.schemas import CodeColumns, ModelName, Version
+from service.routes.parameters import CodesParameters, openapi_parameters, read_parameters
+from service.routes.schemas import CodeColumns
 
-__all__ = ["encode", "router"]
+__all__ = ["direct_router"]
 
-router = APIRouter(prefix="/v1", tags=["codes"])
+direct_router = APIRouter(prefix="/v1", tags=["codes"])
 
 _SOURCES: dict[str, Source] = {
     "application/json": "json",
@@ -40,19 +39,15 @@ _TARGETS: dict[str, Target] = {
 }
 
 
-@router.post(
+@direct_router.post(
     "/codes",
+    operation_id="encode",
     summary="Sparse codes of descriptors, or of an image",
     response_model=CodeColumns,
     responses={200: CODES_ANSWER, **documented(400, 404, 406, 413, 415, 422, 429, 503, 504)},
-    openapi_extra=CODES_BODY,
+    openapi_extra={"parameters": openapi_parameters(CodesParameters), **CODES_BODY},
 )
-async def encode(
-    request: Request,
-    model: ModelName = None,
-    version: Version = None,
-    timeout_ms: TimeoutMs = None,
-) -> Response:
+async def encode(request: Request) -> Response:
     """Sparse codes by column.
 
     Descriptors come as JSON, as bare little-endian float32 of any length that is a multiple
@@ -60,16 +55,18 @@ async def encode(
     the only file of a form, is answered with the codes of its dense grid, row by row, and
     `grid`. `Accept` chooses between JSON and an `.npz` file with the same columns.
     """
-    context = await context_of(request)
+    context = context_of(request)
+    asked = read_parameters(CodesParameters, request.scope)
     source, target = _source(request), _target(request)
-    manifest = context.repository.find(model, version).manifest
-    observe(request, manifest)
-    context.pool.check_room()
+    manifest = context.repository.find(asked.model, asked.version).manifest
+    observe(request.scope, manifest)
+    pool = context.pool
+    pool.check_room()
     body = await _read_body(request)
     forms = CodeForms(source, _TARGETS[target])
-    work = context.pool.write_codes(ModelKey.of(manifest), body, forms, seconds(timeout_ms))
-    codes = await while_connected(request, context, work)
-    observe(request, manifest, codes.timings)
+    work = pool.write_codes(ModelKey.of(manifest), body, forms, asked.timeout)
+    codes = await while_connected(request, work, queued=pool.would_wait)
+    observe(request.scope, manifest, codes.timings)
     return Response(codes.value, media_type=target, headers={"Vary": "Accept"})
 
 

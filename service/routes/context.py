@@ -1,17 +1,15 @@
-"""What a running service consists of, and how a route gets at it."""
+"""What a running service consists of, as far as routes need it."""
 
 from dataclasses import dataclass
-from typing import Annotated
 
-from fastapi import Depends, Request
+from starlette.requests import Request
 
 from service.errors import NotReadyError
 from service.pool.pool import Pool
-from service.reload import Reloader
 from service.repository import Repository
 from service.settings import Settings
 
-__all__ = ["Context", "InContext", "context_of"]
+__all__ = ["Context", "context_of"]
 
 
 @dataclass(frozen=True)
@@ -24,15 +22,11 @@ class Context:
     settings: Settings
     repository: Repository
     pool: Pool
-    reloader: Reloader
 
 
-async def context_of(request: Request) -> Context:
+def context_of(request: Request) -> Context:
     """The parts of the running service; raises `NotReadyError` before it has started."""
     context = getattr(request.app.state, "context", None)
     if not isinstance(context, Context) or not context.pool.accepting:
         raise NotReadyError("the service is starting or stopping, try again in a moment")
     return context
-
-
-InContext = Annotated[Context, Depends(context_of)]

@@ -18,7 +18,7 @@ _PAGE: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=Response, responses=_PAGE)
-async def show_metrics(request: Request) -> Response:
+async def get_metrics(request: Request) -> Response:
     """Counts, durations and the state of the pool, as text or as OpenMetrics."""
     metrics: Metrics = request.app.state.metrics
     page, content_type = metrics.page(request.headers.get("accept", ""))

@@ -2,14 +2,14 @@
 
 from typing import Annotated, cast
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 from pydantic import JsonValue
 
 from service.engine import Manifest
 from service.http.problems import documented
-from service.repository import Refusal
-from service.routes.context import Context, InContext
-from service.routes.schemas import Limits, ModelCard, Models, RefusedVersion
+from service.repository import Rejection
+from service.routes.context import Context, context_of
+from service.routes.schemas import Limits, ModelCard, Models, RejectedVersion
 
 __all__ = ["router"]
 
@@ -21,18 +21,20 @@ JsonObject = dict[str, JsonValue]
 
 
 @router.get("", summary="All models", responses=documented(503))
-async def list_models(context: InContext) -> Models:
-    """Every loaded version of every model, and those that were refused since the start."""
+async def list_models(request: Request) -> Models:
+    """Every loaded version of every model, and those that were rejected since the start."""
+    context = context_of(request)
     models = context.repository.models
     return Models(
         models=[_card(context, models[key].manifest) for key in sorted(models)],
-        refused=[_refused(refusal) for refusal in context.repository.refused],
+        rejected=[_rejected(item) for item in context.repository.rejected],
     )
 
 
 @router.get("/{name}", summary="One model", responses=documented(404, 422, 503))
-async def show_model(name: PathName, context: InContext) -> ModelCard:
+async def get_model(request: Request, name: PathName) -> ModelCard:
     """The highest version of a model."""
+    context = context_of(request)
     return _card(context, context.repository.find(name).manifest)
 
 
@@ -41,16 +43,15 @@ async def show_model(name: PathName, context: InContext) -> ModelCard:
     summary="One version of a model",
     responses=documented(404, 422, 503),
 )
-async def show_version(name: PathName, version: PathVersion, context: InContext) -> ModelCard:
+async def get_model_version(request: Request, name: PathName, version: PathVersion) -> ModelCard:
     """A version of a model."""
+    context = context_of(request)
     return _card(context, context.repository.find(name, version).manifest)
 
 
-def _refused(refusal: Refusal) -> RefusedVersion:
-    key = refusal.key
-    return RefusedVersion(
-        name=key.name, version=key.version, error=refusal.error, since=refusal.since
-    )
+def _rejected(item: Rejection) -> RejectedVersion:
+    key = item.key
+    return RejectedVersion(name=key.name, version=key.version, error=item.error, since=item.since)
 
 
 def _card(context: Context, manifest: Manifest) -> ModelCard:

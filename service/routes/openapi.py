@@ -5,10 +5,10 @@ What holds for every call, the request id and the shape of errors, is added to t
 finished document, so that no route has to repeat it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from service.http.problems import documented, examples_of
@@ -132,14 +132,16 @@ _KEYS = {
 _WORTH_ANOTHER_TRY = {"429", "503"}
 
 
-def complete_openapi(app: FastAPI, settings: Settings) -> Document:
+def complete_openapi(
+    app: FastAPI, direct_routers: Iterable[APIRouter], settings: Settings
+) -> Document:
     """The document of an application with the limits in force; made once."""
     if app.openapi_schema is None:
         document = get_openapi(
             title=app.title,
             version=app.version,
             description=app.description,
-            routes=app.routes,
+            routes=[*(route for router in direct_routers for route in router.routes), *app.routes],
             tags=app.openapi_tags,
         )
         components = document["components"]
@@ -148,7 +150,7 @@ def complete_openapi(app: FastAPI, settings: Settings) -> Document:
         if keys_asked:
             components["securitySchemes"] = _KEYS
         for path, operation in _operations(document):
-            _add_refusals(operation)
+            _add_rejections(operation)
             if keys_asked and path not in settings.listed("open_paths"):
                 operation["security"] = [{name: []} for name in _KEYS]
                 operation["responses"].update(_as_text(documented(401)))
@@ -164,7 +166,7 @@ def _operations(document: Document) -> Iterator[tuple[str, Document]]:
             yield path, operation
 
 
-def _add_refusals(operation: Document) -> None:
+def _add_rejections(operation: Document) -> None:
     """What happens before a route runs, to any request."""
     slow = (408, 431) if "requestBody" in operation else (431,)
     operation["responses"].update(_as_text(documented(*slow)))

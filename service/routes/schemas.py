@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.json_schema import SkipJsonSchema
 
 from service.engine import DESCRIPTOR_WIDTH, Manifest
 from service.formats.json_bodies import LARGEST_NUMBER
+from service.http.problems import Problem
 
 __all__ = [
     "Classification",
@@ -21,57 +21,15 @@ __all__ = [
     "ImagesBody",
     "Limits",
     "ModelCard",
-    "ModelName",
     "ModelRef",
     "Models",
     "Predicted",
-    "Problem",
     "RankedLabel",
-    "RefusedVersion",
-    "TopK",
-    "Version",
-]
-
-TopK = Annotated[
-    int, Query(ge=1, description="How many labels to answer; never more than the model has.")
-]
-ModelName = Annotated[
-    str | SkipJsonSchema[None],
-    Query(description="Name of the model; the first by name unless given."),
-]
-Version = Annotated[
-    Annotated[int, Field(ge=0)] | SkipJsonSchema[None],
-    Query(description="Version of the model; the highest unless given."),
+    "RejectedVersion",
 ]
 
 _Base64 = Annotated[str, Field(json_schema_extra={"format": "byte"})]
 _Number = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
-
-
-class Problem(BaseModel):
-    """What went wrong (RFC 9457). `error` repeats `detail` for inference protocol clients."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "type": "urn:leafcode:problem:unsupported-image",
-                "title": "Not an image",
-                "status": 415,
-                "detail": "the 5 bytes are not an image in a format that is read here, "
-                "expected one of JPEG, PNG, WEBP, GIF, BMP, TIFF",
-                "instance": "7f1c4b0d6b0f4f0c9f1f6f0f1c2d3e4f",
-                "error": "the 5 bytes are not an image in a format that is read here, "
-                "expected one of JPEG, PNG, WEBP, GIF, BMP, TIFF",
-            }
-        }
-    )
-
-    type: str = Field(description="Names the kind of problem; stable.")
-    title: str = Field(description="The kind of problem in words.")
-    status: int = Field(description="HTTP status.")
-    detail: str = Field(description="What was found and what was expected.")
-    instance: str | None = Field(None, description="Request id, as in X-Request-Id and the log.")
-    error: str = Field(description="The same as detail.")
 
 
 class ModelRef(BaseModel):
@@ -192,20 +150,20 @@ class ModelCard(BaseModel):
     limits: Limits
 
 
-class RefusedVersion(BaseModel):
+class RejectedVersion(BaseModel):
     """A version that was found while serving and is not served."""
 
     name: str
     version: int
     error: str = Field(description="What was found and what was expected.")
-    since: str = Field(description="Time of the refusal, ISO 8601.")
+    since: str = Field(description="Time of the rejection, ISO 8601.")
 
 
 class Models(BaseModel):
     """Every loaded version of every model."""
 
     models: list[ModelCard]
-    refused: list[RefusedVersion] = Field(
+    rejected: list[RejectedVersion] = Field(
         description="New versions that are not sound; tried again when their files change."
     )
 

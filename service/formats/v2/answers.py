@@ -1,4 +1,8 @@
-"""Results to output tensors, and output tensors to the body of an answer."""
+"""Results to written output tensors, and written tensors to the body of an answer.
+
+Workers write the tensors, because numbers as JSON take long; what is left to put together
+an answer is joining bytes, which the event loop can do for images that several workers had.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic_core import to_json
 
-from service.engine import Codes, Manifest
+from service.engine import Codes, ImageError, Manifest
 from service.engine.arrays import Float32Array, Int32Array
 from service.engine.classifier import probabilities
-from service.formats.v2.requests import InferRequest, RequestedOutput
-from service.formats.v2.tensors import Tensor
+from service.formats.v2.requests import RequestedOutput
+from service.formats.v2.tensors import Datatype, Tensor
 
-__all__ = ["Answer", "code_tensors", "compose", "label_tensors"]
+__all__ = ["Answer", "WrittenTensor", "compose", "in_batch", "join", "write_codes", "write_labels"]
 
 
 @dataclass(frozen=True)
@@ -23,9 +27,20 @@ class Answer:
     header_length: int | None
 
 
-def label_tensors(
+@dataclass(frozen=True)
+class WrittenTensor:
+    """An output whose data are bytes: the protocol's if `binary`, else items of a JSON list."""
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    binary: bool
+    data: bytes
+
+
+def write_labels(
     manifest: Manifest, scores: Float32Array, outputs: Sequence[RequestedOutput]
-) -> list[Tensor]:
+) -> list[WrittenTensor]:
     """The outputs for images with scores (n, n_labels); ties go to the lowest index."""
     n, labels = len(scores), manifest.labels
     chances = probabilities(scores, manifest.config.probability_scale).astype(np.float32)
@@ -36,14 +51,17 @@ def label_tensors(
         "probabilities": lambda: Tensor("probabilities", chances.shape, chances),
     }
     return [
-        _ranked(labels, scores, chances, output.n_classes)
-        if output.n_classes
-        else makers[output.name]()
+        _write(
+            _ranked(labels, scores, chances, output.n_classes)
+            if output.n_classes
+            else makers[output.name](),
+            output,
+        )
         for output in outputs
     ]
 
 
-def code_tensors(codes: Codes, outputs: Sequence[RequestedOutput]) -> list[Tensor]:
+def write_codes(codes: Codes, outputs: Sequence[RequestedOutput]) -> list[WrittenTensor]:
     """The outputs for descriptors."""
     columns: dict[str, Int32Array | Float32Array] = {
         "leaf_id": codes.leaf_ids,
@@ -51,35 +69,58 @@ def code_tensors(codes: Codes, outputs: Sequence[RequestedOutput]) -> list[Tenso
         "values": codes.values,
     }
     return [
-        Tensor(output.name, columns[output.name].shape, columns[output.name]) for output in outputs
+        _write(Tensor(output.name, columns[output.name].shape, columns[output.name]), output)
+        for output in outputs
     ]
 
 
-def compose(manifest: Manifest, request: InferRequest, tensors: Sequence[Tensor]) -> Answer:
+def join(images: Sequence[Sequence[WrittenTensor]]) -> list[WrittenTensor]:
+    """The outputs for several images out of those of each, in their order."""
+    return [_joined(parts) for parts in zip(*images, strict=True)]
+
+
+def compose(manifest: Manifest, id_: str | None, tensors: Sequence[WrittenTensor]) -> Answer:
     """The answer's JSON, and behind it the tensors that are wanted as bytes."""
-    entries, buffers = [], []
-    for output, tensor in zip(request.outputs, tensors, strict=True):
-        entry: dict[str, object] = {
-            "name": tensor.name,
-            "shape": tensor.shape,
-            "datatype": tensor.datatype,
-        }
-        if output.binary:
-            buffers.append(tensor.to_bytes())
-            entry["parameters"] = {"binary_data_size": len(buffers[-1])}
-        else:
-            entry["data"] = tensor.flat()
-        entries.append(entry)
-    header = to_json(
+    members = to_json(
         {
             "model_name": manifest.name,
             "model_version": str(manifest.version),
-            **({} if request.id is None else {"id": request.id}),
+            **({} if id_ is None else {"id": id_}),
             "parameters": {"digest": manifest.digest},
-            "outputs": entries,
         }
     )
-    return Answer(b"".join([header, *buffers]), len(header) if buffers else None)
+    header = b'%b,"outputs":[%b]}' % (members[:-1], b",".join(map(_entry, tensors)))
+    binary = [tensor.data for tensor in tensors if tensor.binary]
+    return Answer(b"".join([header, *binary]), len(header) if binary else None)
+
+
+def in_batch(error: ImageError, number: int, count: int) -> ImageError:
+    """The error of one image among `count`, with its number if there are others."""
+    return error if count == 1 else type(error)(f"image {number}: {error}")
+
+
+def _write(tensor: Tensor, output: RequestedOutput) -> WrittenTensor:
+    data = tensor.to_bytes() if output.binary else to_json(tensor.flat())[1:-1]
+    return WrittenTensor(tensor.name, tensor.datatype, tensor.shape, output.binary, data)
+
+
+def _joined(parts: Sequence[WrittenTensor]) -> WrittenTensor:
+    first = parts[0]
+    shape = (sum(part.shape[0] for part in parts), *first.shape[1:])
+    data = (b"" if first.binary else b",").join([part.data for part in parts])
+    return WrittenTensor(first.name, first.datatype, shape, first.binary, data)
+
+
+def _entry(tensor: WrittenTensor) -> bytes:
+    """A tensor as a member of `outputs`."""
+    entry: dict[str, object] = {
+        "name": tensor.name,
+        "shape": tensor.shape,
+        "datatype": tensor.datatype,
+    }
+    if tensor.binary:
+        return to_json({**entry, "parameters": {"binary_data_size": len(tensor.data)}})
+    return b'%b,"data":[%b]}' % (to_json(entry)[:-1], tensor.data)
 
 
 def _ranked(

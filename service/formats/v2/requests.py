@@ -1,11 +1,10 @@
 """The JSON of an inference request to checked values.
 
 Tensors in the JSON are first brought into their binary form, so that there is one
-reader. A long JSON is brought there in a worker (`pack`), because reading millions of
-numbers would hold up the event loop.
+reader. A long JSON is read in a worker (`read_json`), because reading millions of numbers
+would hold up the event loop.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar, cast
@@ -19,7 +18,14 @@ from service.formats.json_bodies import decode_base64, parse_object, quoted, sta
 from service.formats.v2.signature import IMAGE, INPUTS, OUTPUTS
 from service.formats.v2.tensors import TensorType, join_elements, split_elements
 
-__all__ = ["BatchLimits", "InferRequest", "RequestedOutput", "pack", "raw_image", "read_request"]
+__all__ = [
+    "BatchLimits",
+    "InferRequest",
+    "RequestedOutput",
+    "raw_image",
+    "read_json",
+    "read_request",
+]
 
 Json = Mapping[str, object]
 Value = TypeVar("Value")
@@ -32,7 +38,7 @@ _KINDS: dict[type, str] = {
     str: "a string",
 }
 # Lists and commas of a request beside its data; far more than any client sends.
-_MOST_OTHERS = 1_000
+_MAX_OTHERS = 1_000
 _LONGEST_TIMEOUT = 10**15
 
 
@@ -55,12 +61,12 @@ class RequestedOutput:
 
 @dataclass(frozen=True)
 class InferRequest:
-    """Images, or descriptors (n, 128), and what to answer; `patience` is in seconds."""
+    """Images, or descriptors (n, 128), and what to answer; `timeout` is in seconds."""
 
     batch: tuple[bytes, ...] | Float32Array
     outputs: tuple[RequestedOutput, ...]
     id: str | None = None
-    patience: float | None = None
+    timeout: float | None = None
 
 
 @dataclass(frozen=True)
@@ -89,28 +95,21 @@ def read_request(header: bytes, tail: memoryview, limits: BatchLimits) -> InferR
         batch=_batch(tensor, _data(tensor, tail)),
         outputs=outputs,
         id=_id(document.get("id")),
-        patience=_patience(parameters.get("timeout")),
+        timeout=_timeout(parameters.get("timeout")),
     )
 
 
-def pack(body: bytes, limits: BatchLimits) -> tuple[int, bytes]:
-    """A request in JSON as a binary request: the length of its JSON, and the new body."""
+def read_json(body: bytes, limits: BatchLimits) -> InferRequest:
+    """The request of a JSON body of any length, data and all."""
     # Counted before they are built, as in `service.formats.json_bodies`.
-    if body.count(b",") > limits.max_descriptors * DESCRIPTOR_WIDTH + _MOST_OTHERS:
+    if body.count(b",") > limits.max_descriptors * DESCRIPTOR_WIDTH + _MAX_OTHERS:
         raise OversizedBodyError(
             f"the body has more values than {limits.max_descriptors} descriptors, "
             "the most at a time"
         )
-    if body.count(b"[") > limits.max_descriptors + _MOST_OTHERS:
+    if body.count(b"[") > limits.max_descriptors + _MAX_OTHERS:
         raise MalformedBodyError("the body opens more lists than any request needs")
-    document = _parse(body)
-    tensor = _input(document, limits)
-    tail = _data(tensor, memoryview(b""))
-    parameters = {**tensor.parameters, "binary_data_size": len(tail)}
-    members = {name: value for name, value in tensor.members.items() if name != "data"}
-    document["inputs"] = [{**members, "parameters": parameters}]
-    header = json.dumps(document).encode()
-    return len(header), header + tail
+    return read_request(body, memoryview(b""), limits)
 
 
 def _parse(header: bytes) -> dict[str, object]:
@@ -274,12 +273,12 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _patience(timeout: object) -> float | None:
+def _timeout(value: object) -> float | None:
     """Seconds for a timeout in microseconds; zero means none, as in Triton."""
-    value = _optional(timeout, int, "timeout") or 0
-    if value < 0:
-        raise InvalidBodyError(f"timeout is {quoted(value)}, expected microseconds")
-    return min(value, _LONGEST_TIMEOUT) / 1e6 if value else None
+    microseconds = _optional(value, int, "timeout") or 0
+    if microseconds < 0:
+        raise InvalidBodyError(f"timeout is {quoted(microseconds)}, expected microseconds")
+    return min(microseconds, _LONGEST_TIMEOUT) / 1e6 if microseconds else None
 
 
 def _flag(parameters: Json, name: str) -> bool | None:

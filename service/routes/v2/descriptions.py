@@ -8,7 +8,7 @@ from service.engine import Manifest
 from service.formats.v2.signature import INPUTS, output_types
 from service.formats.v2.tensors import Datatype, TensorType
 from service.repository import Repository
-from service.routes import v2_schemas as schemas
+from service.routes.v2 import schemas
 
 __all__ = ["index", "model_config", "model_metadata", "server_metadata"]
 

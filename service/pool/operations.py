@@ -1,0 +1,214 @@
+"""What a worker can do: one method for each kind of frame.
+
+A worker holds engines by key, so that another version is loaded into a running worker by
+the same message as the first. Encoded bytes are decoded here and nowhere else: what a
+hostile image takes in memory or time is taken from a process that can be replaced. Answers
+are written here, too: the front end is one process, the workers are many.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic_core import to_json
+
+from service.engine import (
+    DESCRIPTOR_WIDTH,
+    BundleError,
+    Codes,
+    Engine,
+    ImageError,
+    ImageLimits,
+    LeafcodeError,
+    Stopwatch,
+)
+from service.engine.arrays import Float32Array
+from service.engine.stopwatch import Stage
+from service.errors import DeadlineError, UnknownModelError
+from service.formats import codes
+from service.formats.v2 import answers
+from service.formats.v2.answers import Answer, WrittenTensor
+from service.formats.v2.requests import BatchLimits, RequestedOutput, read_json
+from service.pool import frames
+from service.pool.frames import Fields, Frame, Kind
+from service.pool.warmup import sample_image
+
+__all__ = ["Operations", "WorkLimits", "written_tensors"]
+
+logger = logging.getLogger(__name__)
+
+Result = tuple[Fields, bytes]
+
+
+@dataclass(frozen=True)
+class WorkLimits:
+    """What one job may hold."""
+
+    image: ImageLimits
+    max_images: int
+    max_descriptors: int
+
+
+class Operations:
+    """Engines by key, and a handler for each kind of frame."""
+
+    def __init__(self, threads: int, limits: WorkLimits) -> None:
+        self._threads = threads
+        self._limits = limits
+        self._engines: dict[tuple[str, int], Engine] = {}
+        self._handlers: dict[Kind, Callable[[Frame, Stopwatch], Result]] = {
+            Kind.LOAD: self._load,
+            Kind.UNLOAD: self._unload,
+            Kind.PING: lambda _, __: ({}, b""),
+            Kind.CLASSIFY: self._classify,
+            Kind.WRITE_CODES: self._write_codes,
+            Kind.INFER_IMAGE: self._infer_image,
+            Kind.INFER_DESCRIPTORS: self._infer_descriptors,
+            Kind.INFER_JSON: self._infer_json,
+        }
+
+    def answer(self, frame: Frame) -> Frame:
+        """The frame to send back; an error becomes an answer, too."""
+        start, watch = time.perf_counter(), Stopwatch()
+        try:
+            fields, body = self._handlers[frame.kind](frame, watch)
+        except LeafcodeError as error:
+            return frames.report_error(frame.job, error)
+        except Exception as error:
+            logger.exception("a worker failed at the operation %s", frame.kind.name)
+            return frames.report_error(frame.job, error)
+        times = {"seconds": time.perf_counter() - start, "stages": watch.seconds}
+        return Frame(Kind.DONE, frame.job, {**fields, **times}, body)
+
+    def _engine(self, frame: Frame) -> Engine:
+        key = (frame.fields["name"], frame.fields["version"])
+        if key not in self._engines:
+            raise UnknownModelError(f"version {key[1]} of model {key[0]!r} is no longer loaded")
+        return self._engines[key]
+
+    # -- Versions --------------------------------------------------------------------------
+
+    def _load(self, frame: Frame, _: Stopwatch) -> Result:
+        """Validate, map, replay the probes, and run one image of the usual size."""
+        path, expected = frame.fields["path"], frame.fields["digest"]
+        engine = Engine.load(path, self._threads)
+        # A version never changes: one number, one digest, the same answers in all workers.
+        if engine.manifest.digest != expected:
+            raise BundleError(
+                f"{path}: has the digest {engine.manifest.digest}, expected {expected}; "
+                "it was replaced after it was published"
+            )
+        engine.classify(sample_image(engine.config.max_side))
+        self._engines[frame.fields["name"], frame.fields["version"]] = engine
+        return {}, b""
+
+    def _unload(self, frame: Frame, _: Stopwatch) -> Result:
+        self._engines.pop((frame.fields["name"], frame.fields["version"]), None)
+        return {}, b""
+
+    # -- /v1 -------------------------------------------------------------------------------
+
+    def _classify(self, frame: Frame, watch: Stopwatch) -> Result:
+        engine = self._engine(frame)
+        scores = engine.scores(bytes(frame.body), self._limits.image, watch)
+        ranked = engine.rank(scores, frame.fields["top_k"])
+        return {}, to_json(
+            [{"label": item.label, "probability": item.probability} for item in ranked]
+        )
+
+    def _write_codes(self, frame: Frame, watch: Stopwatch) -> Result:
+        engine, body, source = self._engine(frame), bytes(frame.body), frame.fields["source"]
+        if source == "image":
+            descriptors, grid = codes.describe_image(engine, body, self._limits.image, watch)
+        else:
+            descriptors, grid = codes.parse(source, body, self._limits.max_descriptors), None
+        found = _encode(engine, descriptors, watch)
+        return {}, codes.write_codes(engine, found, grid, frame.fields["target"])
+
+    # -- Open Inference Protocol ------------------------------------------------------------
+
+    def _infer_image(self, frame: Frame, watch: Stopwatch) -> Result:
+        """One image among those of a request: its part of each output."""
+        engine, outputs = self._engine(frame), _outputs(frame)
+        scores = engine.scores(bytes(frame.body), self._limits.image, watch)
+        tensors = answers.write_labels(engine.manifest, scores[np.newaxis], outputs)
+        return _tensor_fields(tensors), b"".join([tensor.data for tensor in tensors])
+
+    def _infer_descriptors(self, frame: Frame, watch: Stopwatch) -> Result:
+        engine = self._engine(frame)
+        descriptors = np.frombuffer(frame.body, "<f4").reshape(-1, DESCRIPTOR_WIDTH)
+        found = _encode(engine, descriptors.astype(np.float32, copy=False), watch)
+        tensors = answers.write_codes(found, _outputs(frame))
+        return _whole(answers.compose(engine.manifest, frame.fields["id"], tensors))
+
+    def _infer_json(self, frame: Frame, watch: Stopwatch) -> Result:
+        """A whole request in JSON, its images one after the other."""
+        engine, limits = self._engine(frame), self._limits
+        batch = BatchLimits(limits.max_images, limits.max_descriptors)
+        request = read_json(bytes(frame.body), batch)
+        # The timeout is known only now; monotonic time is that of all processes.
+        age = time.monotonic() - frame.fields["accepted"]
+        if request.timeout is not None and age > request.timeout:
+            raise DeadlineError(
+                f"there was no answer after {age:.3g} s, the job was still queued or being read"
+            )
+        if isinstance(request.batch, tuple):
+            scores = self._score_all(engine, request.batch, watch)
+            tensors = answers.write_labels(engine.manifest, scores, request.outputs)
+        else:
+            found = _encode(engine, request.batch, watch)
+            tensors = answers.write_codes(found, request.outputs)
+        return _whole(answers.compose(engine.manifest, request.id, tensors))
+
+    def _score_all(self, engine: Engine, images: Sequence[bytes], watch: Stopwatch) -> Float32Array:
+        """Scores (n, n_labels); the first image that has none ends it and is named."""
+        scores = np.empty((len(images), len(engine.labels)), np.float32)
+        total: Counter[Stage] = Counter()
+        for number, image in enumerate(images):
+            own = Stopwatch()
+            try:
+                scores[number] = engine.scores(image, self._limits.image, own)
+            except ImageError as error:
+                raise answers.in_batch(error, number, len(images)) from error
+            total.update(own.seconds)
+        watch.seconds.update(total.items())
+        return scores
+
+
+def _encode(engine: Engine, descriptors: Float32Array, watch: Stopwatch) -> Codes:
+    """Codes, timed on their own: parsing is no stage of the engine and must not count as one."""
+    coding = Stopwatch()
+    found = engine.encode(descriptors)
+    coding.lap("coding")
+    watch.seconds.update(coding.seconds)
+    return found
+
+
+def _outputs(frame: Frame) -> list[RequestedOutput]:
+    return [RequestedOutput(*output) for output in frame.fields["outputs"]]
+
+
+def _whole(answer: Answer) -> Result:
+    return {"header_length": answer.header_length}, answer.body
+
+
+def _tensor_fields(tensors: Sequence[WrittenTensor]) -> Fields:
+    return {
+        "tensors": [
+            [tensor.name, tensor.datatype, tensor.shape, tensor.binary, len(tensor.data)]
+            for tensor in tensors
+        ]
+    }
+
+
+def written_tensors(frame: Frame) -> list[WrittenTensor]:
+    """The tensors that an answer to INFER_IMAGE holds."""
+    tensors, start = [], 0
+    for name, datatype, shape, binary, size in frame.fields["tensors"]:
+        data = bytes(frame.body[start : start + size])
+        tensors.append(WrittenTensor(name, datatype, tuple(shape), binary, data))
+        start += size
+    return tensors

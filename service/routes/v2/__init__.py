@@ -1,0 +1,1 @@
+"""`/v2`: the Open Inference Protocol, as `tritonclient[http]` speaks it."""
