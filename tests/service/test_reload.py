@@ -30,7 +30,7 @@ from tests.support.publishing import (
     mapped_versions,
     models_of,
     publish,
-    refused_by,
+    rejected_by,
     versions_of,
     withdraw,
 )
@@ -60,7 +60,7 @@ def server(long_running_server: Server, repository: Path, shelf: Path) -> Iterat
         withdraw(repository, int(folder.name))
     publish(shelf / "tiny" / "1", repository)
     hang_up(long_running_server)
-    until(lambda: (versions_of(long_running_server), refused_by(long_running_server)) == ([1], []))
+    until(lambda: (versions_of(long_running_server), rejected_by(long_running_server)) == ([1], []))
     until(lambda: mapped_versions(long_running_server) == [{1}, {1}])
 
 
@@ -101,19 +101,19 @@ def test_a_bad_version_is_refused_and_shown_until_a_good_one_takes_its_place(
 ) -> None:
     publish(shelf / source, repository, damage, as_="2")
     hang_up(server)
-    until(lambda: refused_by(server) == [2])
-    (refusal,) = models_of(server)["refused"]
-    assert sentence in refusal["error"]
-    assert str(repository) not in refusal["error"]
-    assert (refusal["name"], refusal["since"][-6:]) == ("tiny", "+00:00")
-    assert any("tiny version 2 is refused" in line and sentence in line for line in server.log)
+    until(lambda: rejected_by(server) == [2])
+    (rejection,) = models_of(server)["rejected"]
+    assert sentence in rejection["error"]
+    assert str(repository) not in rejection["error"]
+    assert (rejection["name"], rejection["since"][-6:]) == ("tiny", "+00:00")
+    assert any("tiny version 2 is rejected" in line and sentence in line for line in server.log)
     assert (answering_version(server), versions_of(server)) == (1, [1])
     assert mapped_versions(server) == [{1}, {1}]
     withdraw(repository, 2)
     publish(shelf / "tiny" / "2", repository)
     hang_up(server)
     until(lambda: answering_version(server) == 2)
-    assert refused_by(server) == []
+    assert rejected_by(server) == []
 
 
 def test_what_is_still_being_written_is_passed_over_until_it_is_finished(
@@ -126,7 +126,7 @@ def test_what_is_still_being_written_is_passed_over_until_it_is_finished(
     publish(shelf / "tiny" / "4", repository)
     hang_up(server)
     until(lambda: versions_of(server) == [1, 4])
-    assert refused_by(server) == []
+    assert rejected_by(server) == []
     shutil.copy(shelf / "tiny" / "2" / MANIFEST, repository / "tiny" / "2")
     hang_up(server)
     until(lambda: versions_of(server) == [1, 2, 4])
@@ -142,10 +142,10 @@ def test_a_bad_version_is_not_tried_again_before_it_changes_and_forgotten_when_g
         publish(shelf / "tiny" / str(version), repository)
         hang_up(server)
         until(lambda: version in versions_of(server))  # noqa: B023
-    assert sum("tiny version 2 is refused" in line for line in server.log) == 1
+    assert sum("tiny version 2 is rejected" in line for line in server.log) == 1
     withdraw(repository, 2)
     hang_up(server)
-    until(lambda: refused_by(server) == [])
+    until(lambda: rejected_by(server) == [])
 
 
 def test_a_version_that_is_gone_is_unloaded_and_its_mapping_released(
@@ -226,13 +226,13 @@ def test_other_content_under_a_published_number_is_refused(
     publish(shelf / "tiny" / "2", repository)
     hang_up(server)
     until(lambda: versions_of(server) == [1, 2])
-    (refusal,) = models_of(server)["refused"]
-    assert "a published version never changes, expected a new version number" in refusal["error"]
+    (rejection,) = models_of(server)["rejected"]
+    assert "a published version never changes, expected a new version number" in rejection["error"]
     assert classify(server, "?version=1").json()["model"]["digest"] == digest
     withdraw(repository, 1)
     publish(shelf / "tiny" / "1", repository)
     hang_up(server)
-    until(lambda: refused_by(server) == [])
+    until(lambda: rejected_by(server) == [])
 
 
 def test_a_worker_that_is_replaced_later_has_the_new_version_too(
@@ -264,7 +264,7 @@ def test_no_request_fails_while_good_and_bad_versions_come_and_go(
             hang_up(server)
             hang_up(server)
             until(lambda: versions_of(server) == present)
-            until(lambda: 100 + version in refused_by(server))  # noqa: B023
+            until(lambda: 100 + version in rejected_by(server))  # noqa: B023
             until(lambda: version in hammer.versions)  # noqa: B023
     assert hammer.failures == []
     assert {N_VERSIONS - 1, N_VERSIONS} <= hammer.versions

@@ -7,7 +7,6 @@ import pytest
 from pydantic import ValidationError
 
 from service.errors import SettingsError
-from service.pool.cores import usable_cores
 from service.settings import EMBEDDED_MODELS, Settings, load_settings
 from tests.support.processes import run
 
@@ -22,12 +21,6 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_defaults_serve_the_embedded_models_to_this_machine_only() -> None:
     settings = load_settings()
     assert (settings.models, settings.host, settings.port) == (EMBEDDED_MODELS, "127.0.0.1", 8000)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 1024])
-def test_there_is_one_worker_for_each_share_of_usable_cores(threads: int) -> None:
-    settings = load_settings(threads=threads)
-    assert settings.workers == max(1, len(usable_cores()) // threads)
 
 
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,8 +67,8 @@ def versions_of(server: Server) -> list[int]:
     return [card["version"] for card in models_of(server)["models"]]
 
 
-def refused_by(server: Server) -> list[int]:
-    return [refusal["version"] for refusal in models_of(server)["refused"]]
+def rejected_by(server: Server) -> list[int]:
+    return [rejection["version"] for rejection in models_of(server)["rejected"]]
 
 
 def classify(server: Server, query: str = "", **headers: str) -> httpx.Response:

@@ -185,7 +185,7 @@ def test_the_timeout_is_told_to_the_service_which_answers_in_time(
 ) -> None:
     (worker,) = workers_of(small_server)
     os.kill(worker, signal.SIGSTOP)
-    with pytest.raises(leafcode.DeadlineExceededError, match="a worker was at it"):
+    with pytest.raises(leafcode.DeadlineExceededError, match="the job was running"):
         ask(small_server.url, "classify", PNG, timeout=0.05)
     os.kill(worker, signal.SIGCONT)
     assert ask(small_server.url, "classify", PNG).predictions

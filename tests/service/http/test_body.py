@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from service.errors import OversizedBodyError, SlowBodyError
-from service.http.body import BodyGuard, BodyLimits
+from service.errors import OversizedBodyError, RequestError, SlowBodyError
+from service.http.body import BodyLimits, LimitBodies
 
 SCOPE: Scope = {"type": "http", "headers": []}
 
@@ -16,8 +16,8 @@ async def ignore(_: Message) -> None:
     """Nobody reads the answer."""
 
 
-def read(pieces: Iterable[int], limits: BodyLimits) -> int:
-    """The bytes that an application gets of a body in such pieces, which then stalls."""
+def read(pieces: Iterable[int], limits: BodyLimits) -> tuple[int, type[Exception]]:
+    """The bytes that an application gets of a stalling body in such pieces, and the error."""
     left = list(pieces)
 
     async def receive() -> Message:
@@ -32,17 +32,17 @@ def read(pieces: Iterable[int], limits: BodyLimits) -> int:
         while True:
             got += len((await receive())["body"])
 
-    with pytest.raises((SlowBodyError, OversizedBodyError)):
-        asyncio.run(BodyGuard(application, limits)(SCOPE, receive, ignore))
-    return got
+    with pytest.raises(RequestError) as raised:
+        asyncio.run(LimitBodies(application, limits)(SCOPE, receive, ignore))
+    return got, raised.type
 
 
 def test_a_body_is_read_until_it_stalls() -> None:
-    assert read([5, 6, 7], BodyLimits(100, 0.05, 1)) == 18
+    assert read([5, 6, 7], BodyLimits(100, 0.05, 1)) == (18, SlowBodyError)
 
 
 def test_a_body_is_read_until_it_is_too_large() -> None:
-    assert read([60, 40, 1], BodyLimits(100, 60.0, 1)) == 100
+    assert read([60, 40, 1], BodyLimits(100, 60.0, 1)) == (100, OversizedBodyError)
 
 
 def test_waiting_for_the_client_to_leave_has_no_limit() -> None:
@@ -63,7 +63,7 @@ def test_waiting_for_the_client_to_leave_has_no_limit() -> None:
             asyncio.get_running_loop().call_later(0.05, gone.set)
             kinds.append((await receive())["type"])
 
-        await BodyGuard(application, BodyLimits(10, 0.001, 1))(SCOPE, receive, ignore)
+        await LimitBodies(application, BodyLimits(10, 0.001, 1))(SCOPE, receive, ignore)
         return kinds
 
     assert asyncio.run(receive_all()) == ["http.request", "http.disconnect"]

@@ -133,7 +133,7 @@ def test_busy_and_replaced_workers_are_counted(models: Path) -> None:
         samples = metrics(server.url)
         assert value(samples, "workers_busy") == 1
         assert value(samples, "rejections_total", reason="deadline") == 1
-        assert value(samples, "job_refusals_total", reason="deadline") == 1
+        assert value(samples, "job_rejections_total", reason="deadline") == 1
         os.kill(worker, signal.SIGKILL)
         until(lambda: value(metrics(server.url), "worker_restarts_total", worker="0") == 1)
         until(lambda: value(metrics(server.url), "workers_ready") == 1)

@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from service.app import create_app
-from service.routes.schemas import Problem
+from service.http.problems import Problem
 from service.settings import Settings
 from tests.service.routes.test_classify import problem_of
 
