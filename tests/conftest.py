@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import drawings
-from tests.service import processes
+from tests.support import drawings, processes
 from trainer.cli import main
 
 SMALL = ("--samples", "6000", "--atoms", "64", "--nonzeros", "3", "--iterations", "3")

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from service.engine import Engine
-from tests.service import processes
+from tests.support import processes
 
 
 @pytest.mark.parametrize("kind", ["cross", "disc", "stripes"])

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import drawings
-from tests.service import processes
+from tests.support import drawings, processes
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")

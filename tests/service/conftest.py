@@ -6,9 +6,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import bundles
-from tests.service import publishing
-from tests.service.processes import Server
+from tests.support import bundles, publishing
+from tests.support.processes import Server
 
 
 @pytest.fixture(scope="session")

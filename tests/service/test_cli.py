@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from service.engine import Engine
-from tests import bundles, pictures
-from tests.service.processes import Server, environment, run
+from tests.support import bundles, pictures
+from tests.support.processes import Server, environment, run
 
 PNG = pictures.png()
 

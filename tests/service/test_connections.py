@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import pictures
-from tests.service.processes import DEADLINE_SECONDS, Server
-from tests.service.test_metrics import metrics, value
+from tests.support import pictures
+from tests.support.metrics_page import metrics, value
+from tests.support.processes import DEADLINE_SECONDS, Server
 
 PNG = pictures.png()
 LIMITS = {

@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from tests import pictures
-from tests.service.test_metrics import metrics, value
+from tests.support import pictures
+from tests.support.metrics_page import metrics, value
 
 PNG = pictures.png()
 DESCRIPTORS = bytes(4 * 128 * 3)

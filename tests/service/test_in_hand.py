@@ -12,8 +12,8 @@ from service.engine import Engine
 from service.errors import DeadlineError
 from service.jobs import Job
 from service.pool import Pool
-from tests import pictures
-from tests.service.test_pool import TINY, running, until
+from tests.support import pictures
+from tests.support.pools import TINY, running, until
 
 # Small, but it takes a worker long enough to be stopped in the middle.
 SLOW = pictures.png(pictures.disc(4000, 4000))

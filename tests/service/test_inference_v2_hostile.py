@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests import pictures
-from tests.service.test_classify import base64_of, problem_of
-from tests.service.test_inference_v2 import INFER, LENGTH, PNG, ROW, Json, descriptors
+from tests.support import pictures
+from tests.support.clients import base64_of, problem_of
+from tests.support.inference_v2 import INFER, LENGTH, PNG, ROW, Json, descriptors
 
 TENSOR = struct.pack("<256f", *[0.25] * 256)
 LARGE = " " * 70_000  # white space that makes a request long enough for a worker

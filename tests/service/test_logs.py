@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from service.engine import STAGES
 from service.logs import JsonLines, TextLines
-from tests import pictures
-from tests.service.processes import DEADLINE_SECONDS, ROOT, Server, environment
+from tests.support import pictures
+from tests.support.processes import DEADLINE_SECONDS, ROOT, Server, environment
 
 PNG = pictures.png()
 ANY_TEXT = st.text(st.characters(categories=None, codec=None), max_size=50)

@@ -5,8 +5,8 @@ import re
 import httpx
 import pytest
 
-from tests import pictures
-from tests.service.processes import Server
+from tests.support import pictures
+from tests.support.processes import Server
 
 
 @pytest.mark.parametrize("given", ["a", "A-b_c.9", "x" * 64])

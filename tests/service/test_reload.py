@@ -13,9 +13,10 @@ import httpx
 import pytest
 
 from service.engine import write_bundle
-from tests import bundles
-from tests.service.processes import DEADLINE_SECONDS, Server, children_of
-from tests.service.publishing import (
+from tests.support import bundles
+from tests.support.overload import IMPATIENT
+from tests.support.processes import DEADLINE_SECONDS, Server, children_of, until, workers_of
+from tests.support.publishing import (
     MANIFEST,
     N_VERSIONS,
     PNG,
@@ -33,7 +34,6 @@ from tests.service.publishing import (
     versions_of,
     withdraw,
 )
-from tests.service.test_operations import IMPATIENT, until, workers_of
 
 
 @pytest.fixture(scope="module")

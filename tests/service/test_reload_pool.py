@@ -13,9 +13,9 @@ from service.engine import BundleError
 from service.errors import UnknownModelError, WorkerLostError
 from service.in_flight import RequestCount
 from service.repository import ModelKey, read_model
-from tests.service.processes import children_of
-from tests.service.publishing import TENSORS, publish
-from tests.service.test_pool import PNG, TINY, pids, running, send, stopped, submit, until
+from tests.support.pools import PNG, TINY, pids, running, send, stopped, submit, until
+from tests.support.processes import children_of
+from tests.support.publishing import TENSORS, publish
 
 
 def test_queued_jobs_of_a_retired_version_are_answered_while_another_is_loaded(

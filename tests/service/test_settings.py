@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from service.cores import usable_cores
 from service.errors import SettingsError
 from service.settings import EMBEDDED_MODELS, Settings, load_settings
-from tests.service.processes import run
+from tests.support.processes import run
 
 
 @pytest.fixture(autouse=True)

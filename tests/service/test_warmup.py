@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.service.processes import environment, run
+from tests.support.processes import environment, run
 
 # In a process of its own, because other tests call kernels with types of their own.
 REQUESTS_AFTER_WARMING = """
@@ -13,7 +13,7 @@ from service.engine import ImageLimits, kernels
 from service.warmup import run_every_kernel
 from service.wire import Frame, Kind
 from service.worker import Desk, Plan
-from tests import pictures
+from tests.support import pictures
 
 def signatures():
     # Parts are compiled into the kernels that call them.

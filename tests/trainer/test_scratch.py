@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.engine.arrays import Float32Array, frozen
-from tests.service.processes import environment
+from tests.support.processes import environment
 from trainer.given_codes import learn_given_codes
 from trainer.greedy_groups import GreedyGroups, available_in
 from trainer.groups import given_groups

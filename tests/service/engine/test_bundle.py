@@ -23,8 +23,8 @@ from service.engine.bundle import MANIFEST_FILE, TENSORS_FILE, expected_tensors
 from service.engine.manifest import TensorSpec
 from service.engine.tree import Tree
 from tests import reference
-from tests.service.engine.samples import LABELS, random_bundle, random_descriptors, random_png
 from tests.service.engine.test_coding import pseudo_inverses
+from tests.support.samples import LABELS, random_bundle, random_descriptors, random_png
 
 Tensor = npt.NDArray[Any]
 Tensors = dict[str, Tensor]

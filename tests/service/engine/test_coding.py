@@ -9,7 +9,7 @@ from service.engine.arrays import Float32Array, Int32Array
 from service.engine.coding import Coder, Codes, invert_grams
 from tests import reference
 from tests.reference import DIRECTION_ROUNDING, EPSILON
-from tests.service.engine.samples import (
+from tests.support.samples import (
     AWKWARD_COUNTS,
     PROPERTY,
     random_descriptors,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service import processes
+from tests.support import processes
 
 
 def _warm(cache: Path) -> subprocess.CompletedProcess[bytes]:

@@ -15,7 +15,7 @@ from service.engine.arrays import Float32Array
 from service.engine.bundle import Tensor
 from service.engine.classifier import LinearClassifier
 from service.engine.coding import invert_grams
-from tests import pictures
+from tests.support import pictures
 
 CONFIG = EngineConfig(depth=4, n_atoms=32, nonzeros=3, max_side=120)
 LABELS = ("apple", "boat", "cat", "door")
