@@ -91,6 +91,10 @@ def test_json_with_a_list_of_images_is_answered_with_results(client: httpx.Clien
         (pictures.png_header(60_000, 60_000), 422, "too many pixels"),
         (pictures.png(pictures.noise(8, 8)), 422, "8x8"),
     ],
+    ids=[
+        *("text", "SVG", "EPS", "empty", "half a JPEG", "start of a PNG"),
+        *("many pixels", "one long side", "a bomb", "too small"),
+    ],
 )
 def test_a_body_that_is_no_usable_image_is_refused(
     client: httpx.Client, body: bytes, status: int, words: str
