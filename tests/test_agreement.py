@@ -9,22 +9,43 @@ import pytest
 from service.engine import Engine
 from tests.support import processes
 
+KINDS = ("cross", "disc", "stripes")
 
-@pytest.mark.parametrize("kind", ["cross", "disc", "stripes"])
-def test_evaluation_command_line_and_http_give_the_same_probabilities(
-    drawn_images: Path, trained_bundle: Path, trained_server: processes.Server, kind: str
-) -> None:
-    image = drawn_images / kind / "005.png"
+
+@pytest.fixture(scope="module")
+def images(drawn_images: Path) -> list[Path]:
+    return [drawn_images / kind / "005.png" for kind in KINDS]
+
+
+@pytest.fixture(scope="module")
+def evaluated(images: list[Path], trained_bundle: Path) -> list[object]:
+    """The predictions for each image as `trainer evaluate` has them."""
     engine = Engine.load(trained_bundle)
-    expected = [
-        {"label": item.label, "probability": item.probability}
-        for item in engine.rank(engine.scores(image.read_bytes()), 4)
+    return [
+        [
+            {"label": item.label, "probability": item.probability}
+            for item in engine.rank(engine.scores(image.read_bytes()), 4)
+        ]
+        for image in images
     ]
-    repository = str(trained_bundle.parents[1])
-    done = processes.run("classify", str(image), "--models", repository, "--top-k", "4", "--json")
-    assert json.loads(done.stdout)["results"][0]["predictions"] == expected
+
+
+def test_the_command_line_gives_the_probabilities_of_evaluation(
+    images: list[Path], trained_bundle: Path, evaluated: list[object]
+) -> None:
+    options = ("--models", str(trained_bundle.parents[1]), "--top-k", "4", "--json")
+    done = processes.run("classify", *map(str, images), *options)
+    found = [result["predictions"] for result in json.loads(done.stdout)["results"]]
+    assert found == evaluated
+
+
+@pytest.mark.parametrize("number", range(len(KINDS)), ids=KINDS)
+def test_http_gives_the_probabilities_of_evaluation(
+    images: list[Path], trained_server: processes.Server, evaluated: list[object], number: int
+) -> None:
     url = f"{trained_server.url}/v1/classify?top_k=4"
-    assert httpx.post(url, content=image.read_bytes()).json()["predictions"] == expected
+    answer = httpx.post(url, content=images[number].read_bytes()).json()
+    assert answer["predictions"] == evaluated[number]
 
 
 def test_probabilities_of_all_labels_add_up_to_one(

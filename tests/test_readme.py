@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import drawings
-from tests.support import processes
+from tests.support import drawings, processes
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -67,7 +66,7 @@ def test_classify_commands_print_labels(line: str) -> None:
 
 def test_training_commands_work_one_after_the_other(tmp_path: Path) -> None:
     drawings.write_dataset(tmp_path / "photos")
-    small = " --samples 6000 --atoms 64"
+    small = " --samples 3000 --atoms 64 --iterations 2"
     for line in commands("trainer"):
         _run(line + small if "fit" in line else line, tmp_path)
     assert (tmp_path / "models" / "photos" / "2" / "manifest.json").exists()

@@ -6,7 +6,8 @@ because they are memory-mapped, so every input of a kernel is made read-only.
 """
 
 import math
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ __all__ = [
     "Int16Array",
     "Int32Array",
     "Scalar",
+    "Tensors",
     "UInt8Array",
     "UInt64Array",
     "aligned_empty",
@@ -29,6 +31,9 @@ Int16Array = npt.NDArray[np.int16]
 Int32Array = npt.NDArray[np.int32]
 UInt8Array = npt.NDArray[np.uint8]
 UInt64Array = npt.NDArray[np.uint64]
+
+# What a bundle stores, by name.
+Tensors = Mapping[str, npt.NDArray[Any]]
 
 _CACHE_LINE = 64
 

@@ -32,7 +32,6 @@ __all__ = [
     "MODEL_NAME",
     "TENSORS_FILE",
     "Bundle",
-    "has_float_tree",
     "read_bundle",
     "read_manifest",
     "write_bundle",
@@ -215,39 +214,13 @@ def _view(mapping: mmap.mmap, start: int, entry: dict[str, Any]) -> Tensor:
 
 
 def _check_tensors(manifest: Manifest, tensors: Mapping[str, Tensor], where: Path) -> None:
-    expected = _expected_beside(tensors, manifest)
+    expected = expected_tensors(manifest.config, len(manifest.labels))
     if set(tensors) != set(expected) or set(manifest.tensors) != set(expected):
         raise BundleError(
             f"{where}: holds the tensors {sorted(tensors)}, expected {sorted(expected)}"
         )
     for name, tensor in tensors.items():
         _check_tensor(name, tensor, expected[name], manifest, where)
-
-
-def _expected_beside(tensors: Mapping[str, Tensor], manifest: Manifest) -> dict[str, TensorSpec]:
-    """What is expected where some of `tensors` have a form that is read but not written."""
-    config = manifest.config
-    expected = expected_tensors(config, len(manifest.labels))
-    wide: list[str] = []
-    if "pseudo_inverses" in tensors:
-        rows, columns = config.nonzeros, DESCRIPTOR_WIDTH
-        del expected["inverse_grams"]
-        expected["pseudo_inverses"] = TensorSpec("float32", (config.n_leaves, rows, columns))
-    if has_float_tree(tensors):
-        wide += ["tree_vectors", "tree_thresholds"]
-    if _is_float(tensors, "classifier_weights"):
-        wide += ["classifier_weights"]
-        del expected["classifier_scales"]
-    return expected | {name: replace(expected[name], dtype="float32") for name in wide}
-
-
-def has_float_tree(tensors: Mapping[str, Tensor]) -> bool:
-    """Bundles of the first trainer hold the tree's decisions in float32."""
-    return _is_float(tensors, "tree_vectors")
-
-
-def _is_float(tensors: Mapping[str, Tensor], name: str) -> bool:
-    return name in tensors and tensors[name].dtype == np.float32
 
 
 def _check_tensor(

@@ -4,19 +4,14 @@ Weights are 16-bit integers with one scale a label, because reading them is boun
 memory. Rounding moved scores of the embedded model by at most 2·10⁻⁵ (40 images).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from service.engine.arrays import Float32Array, Float64Array, Int16Array, frozen
+from service.engine.arrays import Float32Array, Float64Array, Int16Array, Tensors, frozen
 from service.engine.kernels.classifier import add_scores
 
 __all__ = ["LinearClassifier", "Prediction", "probabilities", "rank"]
-
-Tensors = Mapping[str, npt.NDArray[Any]]
 
 # What the largest weight of a label is in fixed point.
 _LARGEST = 2**15 - 1
@@ -60,11 +55,10 @@ class LinearClassifier:
 
     @classmethod
     def from_tensors(cls, tensors: Tensors) -> "LinearClassifier":
-        """The classifier that a bundle's tensors hold, in fixed point or, formerly, in float32."""
-        weights, bias = tensors["classifier_weights"], tensors["classifier_bias"]
-        if weights.dtype == np.float32:
-            return cls.from_floats(weights, bias)
-        return cls(weights, tensors["classifier_scales"], bias)
+        """The classifier that a bundle's tensors hold; nothing is copied."""
+        return cls(
+            tensors["classifier_weights"], tensors["classifier_scales"], tensors["classifier_bias"]
+        )
 
     def tensors(self) -> Tensors:
         """What a bundle stores of it, by name."""

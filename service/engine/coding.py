@@ -1,8 +1,7 @@
 """Sparse codes: the look-up table names a leaf's atoms, a cached inverse their values.
 
-The cached form is the inverse Gram matrix of each active set beside the shared
-dictionary. At depth 16 with 5 nonzeros that is 7 MB where the pseudo-inverses take
-168 MB. A bundle may store either; the pseudo-inverse P turns into P·Pᵀ = (WᵀW)⁻¹.
+The inverse is that of the Gram matrix of each active set; the dictionary is shared. At
+depth 16 with 5 nonzeros that is 7 MB where a pseudo-inverse per leaf would take 168 MB.
 """
 
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from service.engine.arrays import (
     Int16Array,
     Int32Array,
     Scalar,
+    Tensors,
     aligned_empty,
     frozen,
 )
@@ -68,11 +68,9 @@ class Coder:
         return cls(table, dictionary, invert_grams(table, dictionary))
 
     @classmethod
-    def from_pseudo_inverses(
-        cls, table: Int32Array, dictionary: Float32Array, pseudo_inverses: Float32Array
-    ) -> "Coder":
-        """A coder from pseudo-inverses (leaves, m, d)."""
-        return cls(table, dictionary, pseudo_inverses @ pseudo_inverses.transpose(0, 2, 1))
+    def from_tensors(cls, tensors: Tensors) -> "Coder":
+        """The coder that a bundle's tensors hold; nothing is copied."""
+        return cls(tensors["table"], tensors["dictionary"], tensors["inverse_grams"])
 
     def encode(self, descriptors: Float32Array | Descriptors, leaf_ids: Int32Array) -> Codes:
         """Codes of n descriptors that were routed to leaf_ids (n,)."""

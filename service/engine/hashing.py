@@ -5,14 +5,12 @@ stores p directions instead of 2**p - 1 vectors; its buckets are numbered by the
 and are called leaves here too, because all that follows treats them alike.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from service.engine.arrays import Float32Array, Int32Array, frozen
+from service.engine.arrays import Float32Array, Int32Array, Tensors, frozen
 from service.engine.config import EngineConfig
 from service.engine.fixedpoint import Descriptors
 from service.engine.kernels.hashing import hash_bits
@@ -20,8 +18,6 @@ from service.engine.manifest import TensorSpec
 from service.engine.tree import Tree
 
 __all__ = ["Hash", "HashFunction", "ProjectionHash", "hash_from_tensors", "hash_specs"]
-
-Tensors = Mapping[str, npt.NDArray[Any]]
 
 
 class HashFunction(Protocol):
@@ -87,11 +83,9 @@ def hash_specs(config: EngineConfig, width: int) -> dict[str, TensorSpec]:
 
 
 def hash_from_tensors(config: EngineConfig, tensors: Tensors) -> Hash:
-    """The hash that a bundle's tensors hold."""
+    """The hash that a bundle's tensors hold; nothing is copied."""
     if config.hash == "tree":
-        vectors, thresholds = tensors["tree_vectors"], tensors["tree_thresholds"]
-        make = Tree.from_floats if vectors.dtype == np.float32 else Tree
-        return make(vectors, thresholds)
+        return Tree(tensors["tree_vectors"], tensors["tree_thresholds"])
     return ProjectionHash(
         tensors["hash_directions"], tensors["hash_offsets"], periodic=config.hash == "sine"
     )

@@ -15,7 +15,7 @@ import numpy as np
 
 from service.engine import classifier, image, pooling, sift
 from service.engine.arrays import Float32Array
-from service.engine.bundle import Bundle, has_float_tree, read_bundle
+from service.engine.bundle import Bundle, read_bundle
 from service.engine.classifier import LinearClassifier, Prediction
 from service.engine.coding import Coder, Codes
 from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
@@ -36,10 +36,6 @@ logger = logging.getLogger(__name__)
 # Another CPU may round a descriptor across a threshold of the tree; measured, that
 # moves a score in the fourth digit, while a wrong tensor moves it in the first.
 _PROBE_TOLERANCE = 5e-3
-
-# A tree in float32 was trained by an engine that did not round directions: one descriptor
-# in 250 has another leaf now, which moved scores by up to 0.014.
-_PROBE_TOLERANCE_OF_FLOATS = 5e-2
 
 
 class FeatureExtractor:
@@ -136,11 +132,10 @@ class Engine(FeatureExtractor):
 
     def __init__(self, bundle: Bundle, threads: int = 1) -> None:
         tensors, config = bundle.tensors, bundle.manifest.config
-        super().__init__(config, hash_from_tensors(config, tensors), _coder(bundle), threads)
-        self.manifest: Manifest = bundle.manifest
-        self._probe_tolerance = (
-            _PROBE_TOLERANCE_OF_FLOATS if has_float_tree(tensors) else _PROBE_TOLERANCE
+        super().__init__(
+            config, hash_from_tensors(config, tensors), Coder.from_tensors(tensors), threads
         )
+        self.manifest: Manifest = bundle.manifest
         self.classifier = LinearClassifier.from_tensors(tensors)
 
     @classmethod
@@ -190,21 +185,12 @@ class Engine(FeatureExtractor):
                     f"expected {len(self.labels)}"
                 )
             difference = float(np.abs(found - np.asarray(probe.scores)).max())
-            if not difference <= self._probe_tolerance:
+            if not difference <= _PROBE_TOLERANCE:
                 raise BundleError(
                     f"{where}: probe {number} scores differ by {difference:.2g} from the "
-                    f"manifest's, expected at most {self._probe_tolerance:.2g}"
+                    f"manifest's, expected at most {_PROBE_TOLERANCE:.2g}"
                 )
         logger.debug("%s: %d probes replayed", where, len(self.manifest.probes))
-
-
-def _coder(bundle: Bundle) -> Coder:
-    tensors = bundle.tensors
-    if "pseudo_inverses" in tensors:
-        return Coder.from_pseudo_inverses(
-            tensors["table"], tensors["dictionary"], tensors["pseudo_inverses"]
-        )
-    return Coder(tensors["table"], tensors["dictionary"], tensors["inverse_grams"])
 
 
 def _check_lengths(lengths: Float32Array) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import bundles
-from tests.support import publishing
+from tests.support import bundles, publishing
 from tests.support.processes import Server
 
 

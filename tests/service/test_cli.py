@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from service.engine import Engine
-from tests import bundles, pictures
+from tests.support import bundles, pictures
 from tests.support.processes import Server, environment, run
 
 PNG = pictures.png()

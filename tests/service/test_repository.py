@@ -7,7 +7,7 @@ import pytest
 from service.engine import BundleError
 from service.errors import UnknownModelError
 from service.repository import ModelKey, Repository
-from tests import bundles
+from tests.support import bundles
 
 TENSORS, MANIFEST = "tensors.safetensors", "manifest.json"
 

@@ -14,8 +14,8 @@ from PIL import Image
 
 from service.engine import Engine
 from service.engine.bundle import TENSORS_FILE, read_bundle
-from tests import drawings
 from tests.conftest import SMALL
+from tests.support import drawings
 from tests.support.processes import environment
 from trainer.cli import main
 

@@ -21,10 +21,7 @@ from safetensors.numpy import load_file, save
 from service.engine import Bundle, BundleError, Engine, Probe, read_bundle, write_bundle
 from service.engine.bundle import MANIFEST_FILE, TENSORS_FILE, expected_tensors
 from service.engine.manifest import TensorSpec
-from service.engine.tree import Tree
-from tests import reference
-from tests.service.engine.samples import LABELS, random_bundle, random_descriptors, random_png
-from tests.service.engine.test_coding import pseudo_inverses
+from tests.support.samples import LABELS, random_bundle, random_png
 
 Tensor = npt.NDArray[Any]
 Tensors = dict[str, Tensor]
@@ -184,40 +181,6 @@ def test_expected_tensors_are_those_of_a_sound_bundle() -> None:
     assert found == expected_tensors(CONFIG, len(LABELS))
 
 
-# --- pseudo-inverses -----------------------------------------------------------------
-
-
-def with_pseudo_inverses() -> Bundle:
-    tensors = copies()
-    del tensors["inverse_grams"]
-    tensors["pseudo_inverses"] = pseudo_inverses(tensors["table"], tensors["dictionary"])
-    return replace(BUNDLE, tensors=tensors)
-
-
-def test_a_bundle_with_pseudo_inverses_gives_the_same_codes(tmp_path: Path) -> None:
-    write_bundle(with_pseudo_inverses(), tmp_path / "1")
-    descriptors = random_descriptors(np.random.default_rng(1), 33)
-    found = Engine.load(tmp_path / "1").encode(descriptors)
-    expected = Engine(BUNDLE).encode(descriptors)
-    np.testing.assert_array_equal(found.atom_ids, expected.atom_ids)
-    # Descriptors of norm 11, coded by almost orthogonal atoms: see test_coding.
-    np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=1e-4)
-
-
-def test_pseudo_inverses_of_the_wrong_shape_are_refused(folder: Path) -> None:
-    tensors = dict(with_pseudo_inverses().tensors)
-    tensors["pseudo_inverses"] = tensors["pseudo_inverses"].transpose(0, 2, 1).copy()
-    store_tensors(folder, tensors)
-    with refused(r"tensor pseudo_inverses is float32 \[8, 128, 3\], expected .*\[8, 3, 128\]"):
-        read_bundle(folder)
-
-
-def test_both_forms_of_the_inverse_at_once_are_refused(folder: Path) -> None:
-    store_tensors(folder, {**copies(), **with_pseudo_inverses().tensors})
-    with refused("holds the tensors .*expected "):
-        read_bundle(folder)
-
-
 # --- damaged files -------------------------------------------------------------------
 
 
@@ -348,6 +311,18 @@ def test_an_extra_tensor_is_refused(folder: Path) -> None:
         read_bundle(folder)
 
 
+def test_pseudo_inverses_in_place_of_inverse_grams_are_refused(folder: Path) -> None:
+    tensors = copies()
+    shape = (CONFIG.n_leaves, CONFIG.nonzeros, 128)
+    tensors["pseudo_inverses"] = np.zeros(shape, np.float32)
+    del tensors["inverse_grams"]
+    store_tensors(folder, tensors)
+    with refused(
+        f"{TENSORS_FILE}: holds the tensors .*'pseudo_inverses'.*expected .*'inverse_grams'"
+    ):
+        read_bundle(folder)
+
+
 def test_no_tensors_at_all_are_refused(folder: Path) -> None:
     store_tensors(folder, {})
     with refused(r"holds the tensors \[\], expected "):
@@ -374,6 +349,9 @@ def test_a_tensor_of_the_wrong_shape_is_named(folder: Path, name: str, change: s
     ("name", "dtype"),
     [
         ("dictionary", "float64"),
+        ("tree_vectors", "float32"),
+        ("tree_thresholds", "float32"),
+        ("classifier_weights", "float32"),
         ("classifier_weights", "float16"),
         ("classifier_weights", "int8"),
         ("classifier_scales", "float64"),
@@ -514,81 +492,6 @@ def test_wrong_weights_under_true_digests_are_found_by_the_probes(folder: Path, 
     store_tensors(folder, {**copies(), name: BUNDLE.tensors[name][::-1].copy()})
     with refused("probe 0 scores differ"):
         Engine.load(folder)
-
-
-# --- bundles of earlier trainers ---------------------------------------------------------
-
-
-def float_tree() -> Tensors:
-    tree = Tree(BUNDLE.tensors["tree_vectors"], BUNDLE.tensors["tree_thresholds"])
-    return {**copies(), "tree_vectors": tree.vectors, "tree_thresholds": tree.thresholds}
-
-
-def test_a_tree_in_float32_is_read_as_the_one_in_integers(folder: Path) -> None:
-    store_tensors(folder, float_tree())
-    found, expected = Engine.load(folder).hash, Engine(BUNDLE).hash
-    for name, tensor in expected.tensors().items():
-        np.testing.assert_array_equal(found.tensors()[name], tensor)
-
-
-def test_a_tree_half_in_float32_is_refused(folder: Path) -> None:
-    tensors = float_tree()
-    store_tensors(folder, {**tensors, "tree_thresholds": BUNDLE.tensors["tree_thresholds"]})
-    with refused("tensor tree_thresholds is int32 .*, expected float32"):
-        read_bundle(folder)
-
-
-def test_a_float32_tree_that_is_not_finite_is_refused(folder: Path) -> None:
-    tensors = float_tree()
-    tensors["tree_vectors"][0, 0] = np.nan
-    store_tensors(folder, tensors)
-    with refused("tensor tree_vectors has values that are not finite"):
-        read_bundle(folder)
-
-
-def float_weights() -> Tensors:
-    """The weights before rounding, as trainers stored them that knew no scales."""
-    tensors = copies()
-    scales = tensors.pop("classifier_scales")
-    noise = np.random.default_rng(0).uniform(-0.4, 0.4, tensors["classifier_weights"].shape)
-    weights = (tensors["classifier_weights"] + noise) * scales
-    return {**tensors, "classifier_weights": weights.astype(np.float32)}
-
-
-def test_weights_in_float32_score_as_before_but_for_the_rounding(folder: Path) -> None:
-    tensors = float_weights()
-    store_tensors(folder, tensors)
-    engine, data = Engine.load(folder), random_png(5)
-    pooled = engine.pooled_vector(data)
-    weights, bias = tensors["classifier_weights"], tensors["classifier_bias"]
-    difference = np.abs(engine.scores(data) - reference.scores(pooled, weights, bias))
-    bound = np.abs(pooled).sum() * engine.classifier.scales / 2
-    # A score of about one in float32, summed from 252 products.
-    assert (difference <= bound + 252 * reference.EPSILON).all()
-
-
-def test_weights_in_float32_beside_scales_are_refused(folder: Path) -> None:
-    tensors = {**float_weights(), "classifier_scales": BUNDLE.tensors["classifier_scales"]}
-    store_tensors(folder, tensors)
-    with refused(r"holds the tensors .*'classifier_scales'.*expected \[(?!.*classifier_scales)"):
-        read_bundle(folder)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_float32_weights_that_are_not_finite_are_refused(folder: Path, value: float) -> None:
-    tensors = float_weights()
-    tensors["classifier_weights"][-1, -1] = value
-    store_tensors(folder, tensors)
-    with refused("tensor classifier_weights has values that are not finite"):
-        read_bundle(folder)
-
-
-def test_float32_weights_of_the_wrong_shape_are_refused(folder: Path) -> None:
-    tensors = float_weights()
-    tensors["classifier_weights"] = tensors["classifier_weights"].T.copy()
-    store_tensors(folder, tensors)
-    with refused(r"tensor classifier_weights is float32 \[3, 252\], expected float32 \[252, 3\]"):
-        read_bundle(folder)
 
 
 # --- writing -------------------------------------------------------------------------

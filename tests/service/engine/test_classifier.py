@@ -11,7 +11,7 @@ from service.engine.arrays import Float32Array, Float64Array
 from service.engine.classifier import LinearClassifier, probabilities, rank
 from tests import reference
 from tests.reference import EPSILON
-from tests.service.engine.samples import PROPERTY, random_descriptors
+from tests.support.samples import PROPERTY, random_descriptors
 
 seeds = st.integers(0, 2**32 - 1)
 scales = st.floats(1e-3, 1e3)

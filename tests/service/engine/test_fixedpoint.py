@@ -12,7 +12,7 @@ from service.engine.fixedpoint import UNIT, Descriptors, quantise_rows
 from service.engine.kernels.integers import LANES, dot
 from tests import reference
 from tests.reference import EPSILON
-from tests.service.engine.samples import AWKWARD_COUNTS, PROPERTY, random_descriptors
+from tests.support.samples import AWKWARD_COUNTS, PROPERTY, random_descriptors
 
 seeds = st.integers(0, 2**32 - 1)
 counts = st.sampled_from(AWKWARD_COUNTS)

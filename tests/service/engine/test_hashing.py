@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from service.engine import BundleError, Engine, write_bundle
 from service.engine.hashing import ProjectionHash
-from tests.service.engine import samples
+from tests.support import samples
 
 
 def _hash(bits: int, *, periodic: bool, seed: int = 0) -> ProjectionHash:

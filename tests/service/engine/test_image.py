@@ -23,8 +23,8 @@ from service.engine import (
 )
 from service.engine.arrays import Float32Array
 from service.engine.image import decode
-from tests.service.engine import forged
-from tests.service.engine.samples import PROPERTY, encoded
+from tests.support import forged
+from tests.support.samples import PROPERTY, encoded
 
 MAX_SIDE = 300
 

@@ -14,8 +14,8 @@ from service.engine.arrays import Float32Array, frozen
 from service.engine.kernels.sift import clamp_descriptors, sum_patches
 from tests import reference
 from tests.reference import EPSILON
-from tests.service.engine.samples import CONFIG, PROPERTY, random_bundle, random_gray
-from tests.service.engine.test_sift import FEATURE_ROUNDING, HALF, cells_of
+from tests.support.descriptors import FEATURE_ROUNDING, HALF, cells_of
+from tests.support.samples import CONFIG, PROPERTY, random_bundle, random_gray
 
 STEP = sift.STEPS["lazebnik-sift"]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service.engine import BundleError, Manifest, Probe
 from service.engine.manifest import TensorSpec, parse_manifest
-from tests.service.engine.samples import CONFIG, LABELS, PROPERTY
+from tests.support.samples import CONFIG, LABELS, PROPERTY
 
 MANIFEST = Manifest(
     name="sample",

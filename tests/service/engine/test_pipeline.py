@@ -23,7 +23,7 @@ from service.engine import (
 from service.engine.arrays import Float32Array
 from service.engine.tree import Tree
 from tests import reference
-from tests.service.engine.samples import (
+from tests.support.samples import (
     AWKWARD_COUNTS,
     LABELS,
     PROPERTY,

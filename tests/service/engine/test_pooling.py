@@ -12,7 +12,7 @@ from service.engine.config import SignRule
 from service.engine.pooling import pool
 from tests import reference
 from tests.reference import EPSILON
-from tests.service.engine.samples import PROPERTY, random_table
+from tests.support.samples import PROPERTY, random_table
 
 N_ATOMS, NONZEROS = 7, 3
 

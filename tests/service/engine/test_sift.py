@@ -1,7 +1,6 @@
 """The fast dense SIFT against the paper's text, its printed filter and its look-up table."""
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,18 +12,8 @@ from service.engine.config import Descriptor
 from service.engine.kernels.sift import _add_bands, build_feature_map
 from tests import reference
 from tests.reference import EPSILON
-from tests.service.engine.samples import PROPERTY, random_gray
-
-# v = m·cos⁹(φ - φₙ) changes by at most LIPSCHITZ times the length of a change in the
-# gradient: sqrt(cos¹⁸ + 81·cos¹⁶·sin²) is below 1.97 everywhere.
-LIPSCHITZ = 2.0
-
-# A feature adds 16 pixels. Each derivative of grey levels in [0, 1] comes from two sums
-# of five products whose absolute values add up to two: eight roundings of 2 at the most.
-GRADIENT_ROUNDING = 8 * EPSILON
-FEATURE_ROUNDING = 16 * LIPSCHITZ * np.sqrt(2) * GRADIENT_ROUNDING
-
-HALF = np.float32(0.5)
+from tests.support.descriptors import FEATURE_ROUNDING, HALF, LIPSCHITZ, cells_of
+from tests.support.samples import PROPERTY, random_gray
 
 SIZES = [(20, 20), (21, 20), (20, 21), (21, 21), (22, 20), (23, 37), (36, 29), (40, 40)]
 
@@ -54,11 +43,6 @@ def features_of(gray: Float32Array) -> Float32Array:
     features[:, ::2] = halves[:, 0]
     features[:, 1::2] = halves[:, 1, : (cols + 6) // 2]
     return features
-
-
-def cells_of(descriptors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Descriptors as (rows, cols, cell row, cell column, orientation)."""
-    return descriptors.reshape(*descriptors.shape[:2], 4, 4, 8)
 
 
 def test_filter_rounded_to_four_digits_is_the_printed_table() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from service.engine import DescriptorError, Engine
 from service.engine.threads import Threads
-from tests.service.engine.samples import random_bundle, random_descriptors, random_png
+from tests.support.samples import random_bundle, random_descriptors, random_png
 
 BUNDLE = random_bundle()
 ALONE = Engine(BUNDLE)

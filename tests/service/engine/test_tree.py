@@ -10,7 +10,7 @@ from service.engine.fixedpoint import Descriptors
 from service.engine.tree import Tree, norms_of
 from tests import reference
 from tests.reference import EPSILON, DecisionTree
-from tests.service.engine.samples import AWKWARD_COUNTS, PROPERTY, random_descriptors
+from tests.support.samples import AWKWARD_COUNTS, PROPERTY, random_descriptors
 
 seeds = st.integers(0, 2**32 - 1)
 counts = st.sampled_from(AWKWARD_COUNTS)

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import pictures
-from tests.service.observability.test_metrics import metrics, value
+from tests.support import pictures
+from tests.support.metrics_page import metrics, value
 from tests.support.processes import DEADLINE_SECONDS, Server
 
 PNG = pictures.png()

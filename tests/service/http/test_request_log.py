@@ -5,7 +5,7 @@ import re
 import httpx
 import pytest
 
-from tests import pictures
+from tests.support import pictures
 from tests.support.processes import Server
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from service.engine import STAGES
 from service.observability.logs import JsonLines, TextLines
-from tests import pictures
+from tests.support import pictures
 from tests.support.processes import DEADLINE_SECONDS, ROOT, Server, environment
 
 PNG = pictures.png()

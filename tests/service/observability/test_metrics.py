@@ -11,37 +11,18 @@ import pytest
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as parse_open_metrics,
 )
-from prometheus_client.parser import text_string_to_metric_families as parse
 
 from service import __version__
 from service.app import create_app
 from service.engine import STAGES, Engine
 from service.settings import Settings
-from tests import pictures
-from tests.service.pool.test_operations import until, workers_of
-from tests.service.test_app import client_of
-from tests.support.processes import Server
+from tests.support import pictures
+from tests.support.clients import client_of
+from tests.support.metrics_page import metrics, read, value
+from tests.support.processes import Server, until, workers_of
 
 PNG = pictures.png()
 DURATION = re.compile(r"([a-z]+);dur=(\d+(?:\.\d+)?(?:e-\d+)?)")
-
-Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
-
-def read(page: str) -> Samples:
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in parse(page)
-        for sample in family.samples
-    }
-
-
-def value(samples: Samples, name: str, /, **labels: str) -> float:
-    return samples.get((f"leafcode_{name}", tuple(sorted(labels.items()))), 0.0)
-
-
-def metrics(url: str) -> Samples:
-    return read(httpx.get(f"{url}/metrics").text)
 
 
 def durations(response: httpx.Response) -> dict[str, float]:

@@ -3,40 +3,24 @@
 import os
 import signal
 import socket
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 
 from service.pool.cores import usable_cores
-from tests import pictures
-from tests.service.routes.test_classify import problem_of
-from tests.support.processes import DEADLINE_SECONDS, Server, children_of, environment
-
-PNG = pictures.png()
-IMPATIENT = {"X-Timeout-Ms": "20"}
-ONE_WORKER = ("--workers", "1", "--queue-size", "1")
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Look again and again, but not for ever."""
-    end = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def workers_of(server: Server) -> list[int]:
-    """The processes below the fork server; none while all of them are being replaced."""
-    return [pid for child in children_of(server.process.pid) for pid in children_of(child)]
-
-
-def post(server: Server, **headers: str) -> httpx.Response:
-    url = f"{server.url}/v1/classify?model=tiny"
-    return httpx.post(url, content=PNG, headers=headers, timeout=DEADLINE_SECONDS)
+from tests.support.clients import problem_of
+from tests.support.overload import IMPATIENT, ONE_WORKER, PNG, fill, post
+from tests.support.processes import (
+    DEADLINE_SECONDS,
+    Server,
+    children_of,
+    environment,
+    until,
+    workers_of,
+)
 
 
 def is_alive(pid: int) -> bool:
@@ -57,22 +41,6 @@ def small_server(models: Path) -> Iterator[Server]:
 def clients() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(4) as executor:
         yield executor
-
-
-def fill(server: Server, clients: ThreadPoolExecutor) -> "Future[httpx.Response]":
-    """A request that waits in the queue for the hung worker; whoever comes next is refused."""
-    # The worker is at this one, though nobody waits for it any more.
-    assert "a worker was at it" in str(post(server, **IMPATIENT).json()["detail"])
-    waiting = clients.submit(persist, server)
-    until(lambda: post(server, **IMPATIENT).status_code == 429)
-    return waiting
-
-
-def persist(server: Server) -> httpx.Response:
-    """Ask until there is room: the question whether the queue is full takes a place in it."""
-    while (response := post(server)).status_code == 429:
-        pass
-    return response
 
 
 @pytest.mark.skipif(len(usable_cores()) < 2, reason="needs two cores, one is allowed here")

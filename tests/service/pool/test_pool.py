@@ -5,8 +5,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,64 +14,29 @@ import pytest
 
 from service.engine import BundleError, Engine, LeafcodeError, UnsupportedImageError
 from service.errors import DeadlineError, NotReadyError, OverloadedError, WorkerLostError
-from service.formats.codes import CodeForms
-from service.pool.cores import allowed_cores, usable_cores
 from service.pool.job import WorkerState
 from service.pool.pool import Pool
-from service.repository import ModelKey, Repository
-from service.settings import load_settings
-from tests import bundles, pictures
+from service.repository import ModelKey
+from tests.support import bundles
+from tests.support.pools import (
+    PNG,
+    TINY,
+    best_label,
+    classify,
+    pids,
+    running,
+    send,
+    stopped,
+    submit,
+    until,
+)
 from tests.support.processes import children_of
 
-TINY = ModelKey("tiny", 1)
-PNG = pictures.png()
-PATIENCE_SECONDS = 60
 AS_JSON = CodeForms("json", "json")
-
-
-@asynccontextmanager
-async def running(models: Path, **settings: int) -> AsyncIterator[Pool]:
-    """A started pool that leaves no process behind."""
-    before = children_of(os.getpid())
-    pool = Pool(load_settings(models=models, **settings), Repository.load(models).models)
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        try:
-            await pool.start()
-            yield pool
-        finally:
-            await pool.stop()
-            assert children_of(os.getpid()) == before
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Look again and again; the time limit is that of `running`."""
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
-
-
-async def classify(pool: Pool, patience: float | None = None) -> str:
-    outcome = await pool.classify(TINY, PNG, 1, patience)
-    return best_label(outcome.value)
-
-
-def best_label(written: bytes) -> str:
-    label: str = json.loads(written)[0]["label"]
-    return label
-
-
-async def submit(pool: Pool, patience: float | None = None) -> "asyncio.Task[str]":
-    """A job that has reached the queue or a worker."""
-    task = asyncio.create_task(classify(pool, patience))
-    await asyncio.sleep(0)
-    return task
 
 
 def expected_label(models: Path) -> str:
     return Engine.load(models / "tiny" / "1").classify(PNG, 1)[0].label
-
-
-def pids(pool: Pool) -> list[int]:
-    return [worker.pid for worker in pool.state().workers if worker.pid is not None]
 
 
 def all_ready(pool: Pool) -> bool:
@@ -82,24 +46,6 @@ def all_ready(pool: Pool) -> bool:
 def the_busy(pool: Pool) -> WorkerState:
     (worker,) = (worker for worker in pool.state().workers if worker.state == "busy")
     return worker
-
-
-def send(pid: int | None, number: signal.Signals) -> None:
-    assert pid is not None
-    os.kill(pid, number)
-
-
-@contextmanager
-def stopped(pool: Pool) -> Iterator[list[int]]:
-    """All workers hang until the end of the block."""
-    held = pids(pool)
-    for pid in held:
-        send(pid, signal.SIGSTOP)
-    try:
-        yield held
-    finally:
-        for pid in set(held) & set(pids(pool)):
-            send(pid, signal.SIGCONT)
 
 
 def test_operations_give_what_the_engine_gives(models: Path) -> None:

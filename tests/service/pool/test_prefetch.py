@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,24 @@ from service.engine import Engine
 from service.errors import DeadlineError
 from service.pool.job import Job
 from service.pool.pool import Pool
-from tests import pictures
-from tests.service.pool.test_pool import TINY, running, until
+from tests.support import pictures
+from tests.support.pools import TINY, running, until
 
-# Small, but it takes a worker long enough to be stopped in the middle.
-SLOW = pictures.png(pictures.disc(4000, 4000))
+
+@cache
+def slow_image() -> bytes:
+    """Few bytes, but it takes a worker long enough to be stopped in the middle."""
+    return pictures.png(pictures.disc(4000, 4000))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _drawn() -> None:
+    """Drawn before a pool runs: it takes two seconds, in which the event loop would stand."""
+    slow_image()
 
 
 async def label_of(pool: Pool, patience: float | None = None) -> str:
-    outcome = await pool.classify(TINY, SLOW, 1, patience)
+    outcome = await pool.classify(TINY, slow_image(), 1, patience)
     label: str = json.loads(outcome.value)[0]["label"]
     return label
 
@@ -42,7 +52,7 @@ def process_of(pool: Pool, job: Job) -> int:
 
 
 def right(models: Path, count: int) -> list[str]:
-    return [Engine.load(models / "tiny" / "1").classify(SLOW, 1)[0].label] * count
+    return [Engine.load(models / "tiny" / "1").classify(slow_image(), 1)[0].label] * count
 
 
 def test_a_busy_worker_has_its_next_job_in_hand_while_the_queue_is_long(models: Path) -> None:

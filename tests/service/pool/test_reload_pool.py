@@ -13,7 +13,7 @@ from service.engine import BundleError
 from service.errors import UnknownModelError, WorkerLostError
 from service.http.in_flight import RequestCount
 from service.repository import ModelKey, read_model
-from tests.service.pool.test_pool import PNG, TINY, pids, running, send, stopped, submit, until
+from tests.support.pools import PNG, TINY, pids, running, send, stopped, submit, until
 from tests.support.processes import children_of
 from tests.support.publishing import TENSORS, publish
 

@@ -13,7 +13,7 @@ from service.engine import ImageLimits, kernels
 from service.pool.warmup import run_every_kernel
 from service.pool.frames import Frame, Kind
 from service.pool.worker import Desk, Plan
-from tests import pictures
+from tests.support import pictures
 
 def signatures():
     # Parts are compiled into the kernels that call them.

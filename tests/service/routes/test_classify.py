@@ -1,6 +1,5 @@
 """`POST /v1/classify` over HTTP, every way in and every way to get it wrong."""
 
-import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,32 +8,18 @@ import httpx
 import pytest
 
 from service.engine import Engine
-from tests import bundles, pictures
+from tests.support import bundles, pictures
+from tests.support.clients import DEEP, base64_of, problem_of
 
 PNG = pictures.png()
 JPEG = pictures.jpeg(pictures.disc())
 FORM_TYPE = "application/x-www-form-urlencoded"
-DEEP = b"[" * 100_000 + b"]" * 100_000
 LONG_NUMBER = b'{"image": ' + b"9" * 5000 + b"}"
 
 
 def labels_of(path: Path, data: bytes, top_k: int = 5) -> list[dict[str, object]]:
     ranked = Engine.load(path).classify(data, top_k)
     return [{"label": item.label, "probability": item.probability} for item in ranked]
-
-
-def problem_of(response: httpx.Response, status: int) -> dict[str, object]:
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    problem: dict[str, object] = response.json()
-    assert problem["status"] == status
-    assert problem["error"] == problem["detail"]
-    assert problem["instance"] == response.headers["x-request-id"]
-    return problem
-
-
-def base64_of(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 @pytest.mark.parametrize("content_type", ["image/png", "application/octet-stream", FORM_TYPE, ""])
@@ -105,6 +90,10 @@ def test_json_with_a_list_of_images_is_answered_with_results(client: httpx.Clien
         (pictures.png_header(30_000, 1), 422, "30000x1"),
         (pictures.png_header(60_000, 60_000), 422, "too many pixels"),
         (pictures.png(pictures.noise(8, 8)), 422, "8x8"),
+    ],
+    ids=[
+        *("text", "SVG", "EPS", "empty", "half a JPEG", "start of a PNG"),
+        *("many pixels", "one long side", "a bomb", "too small"),
     ],
 )
 def test_a_body_that_is_no_usable_image_is_refused(

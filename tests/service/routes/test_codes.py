@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pytest
 
 from service.engine import Engine
-from tests import pictures
-from tests.service.routes.test_classify import DEEP, problem_of
+from tests.support import pictures
+from tests.support.clients import DEEP, problem_of
 
 JSON = {"content-type": "application/json"}
 

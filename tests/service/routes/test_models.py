@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from tests import bundles
-from tests.service.routes.test_classify import problem_of
+from tests.support import bundles
+from tests.support.clients import problem_of
 
 
 def test_every_loaded_version_is_listed(client: httpx.Client) -> None:

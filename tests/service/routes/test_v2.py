@@ -5,7 +5,6 @@ import json
 import shutil
 import subprocess
 import zlib
-from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -20,20 +19,10 @@ from service.errors import MalformedBodyError
 from service.formats.v2.answers import write_labels
 from service.formats.v2.requests import RequestedOutput
 from service.formats.v2.tensors import Tensor, join_elements, split_elements
-from tests import bundles, pictures
-from tests.service.routes.test_classify import base64_of, problem_of
+from tests.support import bundles
+from tests.support.clients import base64_of, problem_of
+from tests.support.inference_v2 import INFER, LENGTH, PNG, ROW, Json, descriptors
 from tests.support.processes import Server
-
-INFER = "/v2/models/apples/infer"
-LENGTH = "Inference-Header-Content-Length"
-PNG = pictures.png()
-ROW = [0.25] * 128
-
-Json = Mapping[str, object]
-
-
-def descriptors(data: object, n: int = 2, **changes: object) -> Json:
-    return {"name": "descriptors", "shape": [n, 128], "datatype": "FP32", "data": data, **changes}
 
 
 def test_a_raw_image_is_answered_in_json(client: httpx.Client, models: Path) -> None:

@@ -17,9 +17,8 @@ import tritonclient.http.aio as triton_aio
 from tritonclient.utils import InferenceServerException
 
 from service.engine import Engine
-from tests import bundles, pictures
-from tests.service.pool.test_operations import workers_of
-from tests.support.processes import Server
+from tests.support import bundles, pictures
+from tests.support.processes import Server, workers_of
 
 IMAGES = (pictures.png(), pictures.jpeg(pictures.disc()), pictures.png(pictures.noise(seed=5)))
 DESCRIPTORS = np.random.default_rng(0).random((17, 128)).astype(np.float32)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import bundles, pictures
+from tests.support import bundles, pictures
 from trainer.cli import main
 from trainer.reproduce.serving import comparison
 from trainer.reproduce.serving.comparison import OURS, RIVALS, compare

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from service.engine import Engine
-from tests import bundles
+from tests.support import bundles
 from trainer.cli import main
 from trainer.errors import TrainingError
 from trainer.reproduce.serving import comparison

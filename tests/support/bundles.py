@@ -15,7 +15,8 @@ from service.engine.arrays import Float32Array
 from service.engine.bundle import Tensor
 from service.engine.classifier import LinearClassifier
 from service.engine.coding import invert_grams
-from tests import pictures
+from service.engine.tree import Tree
+from tests.support import pictures
 
 CONFIG = EngineConfig(depth=4, n_atoms=32, nonzeros=3, max_side=120)
 LABELS = ("apple", "boat", "cat", "door")
@@ -38,8 +39,7 @@ def random_tensors(
     tree_thresholds = rng.normal(0, 0.05, config.n_leaves - 1).astype(np.float32)
     bias = rng.normal(size=n_labels).astype(np.float32)
     return {
-        "tree_vectors": tree_vectors,
-        "tree_thresholds": tree_thresholds,
+        **Tree.from_floats(tree_vectors, tree_thresholds).tensors(),
         "table": table,
         "dictionary": dictionary,
         "inverse_grams": invert_grams(table, dictionary),

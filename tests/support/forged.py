@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 from PIL import Image
 
-from tests.service.engine.samples import encoded
+from tests.support.samples import encoded
 
 __all__ = [
     "insert_before_end",
