@@ -49,7 +49,10 @@ class RequestLog:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
                 # Now, because the span of the request ends with its last byte.
-                record.trace_id = self.tracing.record(record)
+                if self.tracing.active:
+                    route = _route(scope)
+                    name = f"{scope['method']} {route}"
+                    record.trace_id = self.tracing.record(record, name, route)
                 message["headers"] = [
                     *message.get("headers", ()),
                     (b"x-request-id", record.request_id.encode()),

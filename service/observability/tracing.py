@@ -77,13 +77,16 @@ class Tracing:
             "tracer_provider": self._provider,
         }
 
-    def record(self, request: RequestRecord) -> str:
-        """Add the stages of a request to its span; the trace's id, empty if there is none."""
+    def record(self, request: RequestRecord, name: str, route: str) -> str:
+        """Name the span of a request and add its stages; the trace's id, empty without one."""
         if self._provider is None:
             return ""
         from opentelemetry.trace import format_trace_id, get_current_span  # noqa: PLC0415
 
         span = get_current_span()
+        # FastAPI names the spans of its own routes so, and knows nothing of direct ones.
+        span.update_name(name)
+        span.set_attribute("http.route", route)
         if request.model is not None:
             span.set_attribute("leafcode.model.name", request.model.name)
             span.set_attribute("leafcode.model.version", request.model.version)

@@ -7,13 +7,14 @@ and answered in one worker.
 
 from typing import Any
 
+import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.engine import ImageError, LeafcodeError
 from service.errors import MalformedBodyError
-from service.formats.v2.answers import Answer, compose, in_batch, join
+from service.formats.v2.answers import Answer, compose, in_batch, join, write_labels
 from service.formats.v2.envelope import HEADER_LENGTH, Envelope, inflate, unwrap
 from service.formats.v2.requests import BatchLimits, InferRequest, raw_image, read_request
 from service.http.body import read_body
@@ -139,9 +140,12 @@ async def _infer_images(
     timeout: float | None,  # noqa: ASYNC109
 ) -> tuple[Answer, list[Timings]]:
     """The answer to all images, or the error of the first one that has none."""
-    images = request.batch
+    images, manifest = request.batch, model.manifest
     assert isinstance(images, tuple)  # noqa: S101
-    key = ModelKey.of(model.manifest)
+    if not images:
+        scores = np.empty((0, len(manifest.labels)), np.float32)
+        return compose(manifest, request.id, write_labels(manifest, scores, request.outputs)), []
+    key = ModelKey.of(manifest)
     outcomes = await context.pool.infer_images(key, images, request.outputs, timeout)
     parts, timings = [], []
     for number, outcome in enumerate(outcomes):
@@ -151,4 +155,4 @@ async def _infer_images(
             raise outcome
         parts.append(outcome.value)
         timings.append(outcome.timings)
-    return compose(model.manifest, request.id, join(parts)), timings
+    return compose(manifest, request.id, join(parts)), timings
