@@ -139,7 +139,8 @@ class _LimitedBody:
         # Only waiting counts: what the service itself takes is not the client's fault.
         allowed = limits.silence_timeout + self._received / limits.bytes_per_second
         timeout = min(limits.silence_timeout, allowed - self._waited)
-        here, late = asyncio.current_task(), False
+        loop, late = asyncio.get_running_loop(), False
+        here = asyncio.current_task(loop)
         assert here is not None  # noqa: S101
 
         def give_up() -> None:
@@ -147,7 +148,7 @@ class _LimitedBody:
             late = here.cancel()
 
         # What `asyncio.timeout` does, at a fifth of its cost: most bodies are there already.
-        timer = asyncio.get_running_loop().call_later(timeout, give_up)
+        timer = loop.call_later(timeout, give_up)
         try:
             message = await self._receive()
         except asyncio.CancelledError:

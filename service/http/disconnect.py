@@ -1,68 +1,62 @@
-"""Clients that go away: work that nobody waits for any more is not begun."""
+"""Clients that go away: work that nobody waits for any more is not begun.
+
+ASGI tells an application of it only if it asks, which takes a task for each request. Our
+protocol sees the connection end and tells the request's `ClientPresence` directly.
+"""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
+from starlette.types import Scope
 
-__all__ = ["while_connected"]
+__all__ = ["ClientPresence", "while_connected"]
 
 Result = TypeVar("Result")
 
-# Most requests have left the queue by then.
-_UNWATCHED_SECONDS = 0.05
+_KEY = "leafcode.client_presence"
+
+
+class ClientPresence:
+    """Whether the client of one request is still connected."""
+
+    __slots__ = ("_on_leave", "gone")
+
+    def __init__(self, scope: Scope) -> None:
+        self.gone = False
+        self._on_leave: Callable[[], object] | None = None
+        scope[_KEY] = self
+
+    def leave(self) -> None:
+        """The connection has ended."""
+        self.gone = True
+        if self._on_leave is not None:
+            self._on_leave()
+
+    def watch(self, on_leave: Callable[[], object] | None) -> None:
+        """Call `on_leave` when the client goes away; None calls nothing any more."""
+        self._on_leave = on_leave
 
 
 async def while_connected(
-    request: Request, work: Coroutine[Any, Any, Result], *, queued: bool
+    scope: Scope, work: Coroutine[Any, Any, Result], *, queued: bool
 ) -> Result:
-    """The result of `work`, which is cancelled when the client goes away while it is queued.
+    """The result of `work`, which is cancelled when the client goes away.
 
-    ASGI servers let a handler run on without its client. Watching costs a task, so only
-    those are watched who are `queued`, and have been for a while.
+    Only work that is `queued` is worth it: what a worker has begun, it finishes. Under
+    another server than ours nobody tells, and the work is done in any case.
     """
-    if not queued:
+    presence: ClientPresence | None = scope.get(_KEY)
+    handler = asyncio.current_task() if queued else None
+    if presence is None or handler is None:
         return await work
-    watch = _Watch(request)
+    presence.watch(handler.cancel)
     try:
         return await work
     except asyncio.CancelledError:
-        if not watch.client_gone:
+        if not presence.gone:
             raise
         raise ClientDisconnect from None
     finally:
-        watch.end()
-
-
-class _Watch:
-    """Cancels the task that made it when the client of `request` goes away."""
-
-    def __init__(self, request: Request) -> None:
-        self.client_gone = False
-        self._request = request
-        self._handler = asyncio.current_task()
-        self._watcher: asyncio.Task[None] | None = None
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(_UNWATCHED_SECONDS, self._begin)
-
-    def end(self) -> None:
-        """Stop watching, because the handler has its result."""
-        self._handler = None
-        self._timer.cancel()
-        if self._watcher is not None:
-            self._watcher.cancel()
-
-    def _begin(self) -> None:
-        self._watcher = asyncio.create_task(_disconnected(self._request))
-        self._watcher.add_done_callback(self._on_end)
-
-    def _on_end(self, watcher: asyncio.Task[None]) -> None:
-        if self._handler is not None and not watcher.cancelled():
-            self.client_gone = self._handler.cancel()
-
-
-async def _disconnected(request: Request) -> None:
-    """Returns when the client is gone; the body must have been read."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        presence.watch(None)

@@ -11,10 +11,12 @@ import logging
 from dataclasses import dataclass
 from typing import Any, cast
 
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.engine import LeafcodeError
 from service.errors import InvalidRequestError, OversizedHeadersError, SlowHeadersError
+from service.http.disconnect import ClientPresence
 from service.http.problems import answer, describe, reason
 from service.observability.metrics import Metrics
 
@@ -47,6 +49,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._mixed = False
         self._rejection: LeafcodeError | None = None
+        self._client: ClientPresence | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The first request may take as long as any other to come."""
@@ -55,9 +58,11 @@ class LimitedProtocol(HttpToolsProtocol):
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is left to wait for."""
+        """Tell the request at work that its client is gone."""
         self._disarm()
         super().connection_lost(exc)
+        if self._client is not None:
+            self._client.leave()
 
     def data_received(self, data: bytes) -> None:
         """Parse, then look at what is still missing."""
@@ -71,17 +76,20 @@ class LimitedProtocol(HttpToolsProtocol):
             self._head_bytes += 0 if self._mixed else len(data)
             if self._head_bytes > self._limits.max_bytes:
                 self._reject(self._oversized())
+            elif self._timer is None:
+                self._arm()
         elif self._between_requests() and self._timer is None:
             self._arm()
 
     def on_message_begin(self) -> None:
         """A request begins, maybe behind another one."""
         super().on_message_begin()
+        # No timer yet: most headers come in one piece, and end in this call.
         self._in_headers, self._head_bytes = True, 0
-        self._arm()
+        self._disarm()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Refuse more headers than anyone needs."""
+        """Reject more headers than anyone needs."""
         super().on_header(name, value)
         if len(self.headers) > _MAX_HEADERS:
             self._rejection = OversizedHeadersError(
@@ -97,7 +105,7 @@ class LimitedProtocol(HttpToolsProtocol):
             raise self._rejection
         self._in_headers = False
         self._disarm()
-        before = self.cycle
+        before, self._client = self.cycle, ClientPresence(cast("Scope", self.scope))
         super().on_headers_complete()
         # The answer to HEAD has nothing that could follow its headers.
         if self.cycle is not None and self.cycle is not before and self.scope["method"] != "HEAD":

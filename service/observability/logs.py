@@ -5,19 +5,25 @@ What a client wrote may stand in a message; control characters are escaped, so t
 can neither forge a line nor talk to a terminal. Bodies are never logged.
 """
 
+import asyncio
 import json
 import logging
 import logging.config
 import sys
 import time
 import warnings
+from contextlib import nullcontext
 from functools import lru_cache
-from typing import Any
+from typing import Any, TextIO
 
 from PIL import Image
 from pydantic_core import to_json
 
-__all__ = ["JsonLines", "TextLines", "log_config", "start_logging"]
+__all__ = ["JsonLines", "LineHandler", "TextLines", "log_config", "start_logging"]
+
+# How long a line may wait for others, and how many may wait.
+_KEPT_SECONDS = 0.1
+_MAX_KEPT = 200
 
 # C0 and C1 controls, delete, and the line separators of Unicode.
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
@@ -53,6 +59,46 @@ class TextLines(logging.Formatter):
         return line
 
 
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Writes lines to standard error: at once, or on an event loop some at a time.
+
+    Formatting and writing a line while the caches are cold with other work takes twice as
+    long as in a row. Warnings and errors, and all that comes before them, are written at once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self._kept: list[logging.LogRecord] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record for a moment if an event loop runs here, else write it."""
+        self._kept.append(record)
+        if record.levelno >= logging.WARNING or len(self._kept) >= _MAX_KEPT:
+            self.flush()
+        elif self._timer is None:
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                self.flush()
+            else:
+                self._timer = loop.call_later(_KEPT_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Write what is kept."""
+        with self.lock or nullcontext():
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            kept, self._kept = self._kept, []
+            try:
+                self.stream.write("".join([f"{self.format(record)}\n" for record in kept]))
+            except Exception:  # noqa: BLE001
+                for record in kept[:1]:
+                    self.handleError(record)
+        super().flush()
+
+
 def log_config(level: str, format_: str) -> dict[str, Any]:
     """Every record to standard error, as plain values for `logging.config.dictConfig`.
 
@@ -64,7 +110,7 @@ def log_config(level: str, format_: str) -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"lines": {"()": f"{__name__}.{lines.__name__}"}},
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines"}},
+        "handlers": {"stderr": {"()": f"{__name__}.{LineHandler.__name__}", "formatter": "lines"}},
         "root": {"level": level.upper(), "handlers": ["stderr"]},
         # Its messages repeat ours, except for warnings.
         "loggers": {"uvicorn": {"level": "WARNING"}},

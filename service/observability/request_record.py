@@ -52,9 +52,10 @@ def observe(scope: Scope, model: Manifest, *jobs: Timings) -> None:
     record = record_of(scope)
     if record is not None:
         record.model = model
-        record.jobs.extend(jobs)
-        record.stages = _milliseconds(record.jobs)
-        record.observed = time.time_ns()
+        if jobs:
+            record.jobs.extend(jobs)
+            record.stages = _milliseconds(record.jobs)
+            record.observed = time.time_ns()
 
 
 def record_of(scope: Scope) -> RequestRecord | None:
@@ -71,8 +72,6 @@ def open_record(scope: Scope, request_id: str) -> RequestRecord:
 
 
 def _milliseconds(jobs: Sequence[Timings]) -> dict[str, float]:
-    if not jobs:
-        return {}
     seconds = {"queue": max([job.queue for job in jobs])}
     for job in jobs:
         for stage, value in job.stages.items():

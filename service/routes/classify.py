@@ -53,11 +53,11 @@ async def classify(request: Request) -> Response:
     images = await _read_images(request, context)
     if not images.several:
         work = pool.classify(key, images.items[0], asked.top_k, asked.timeout)
-        ranked = await while_connected(request, work, queued=pool.would_wait)
+        ranked = await while_connected(request.scope, work, queued=pool.would_wait)
         observe(request.scope, manifest, ranked.timings)
         return _answer(manifest, b"predictions", ranked.value)
     many = pool.classify_many(key, images.items, asked.top_k, asked.timeout)
-    outcomes = await while_connected(request, many, queued=pool.would_wait)
+    outcomes = await while_connected(request.scope, many, queued=pool.would_wait)
     timings = [item.timings for item in outcomes if isinstance(item, Outcome)]
     observe(request.scope, manifest, *timings)
     return _answer(manifest, b"results", b"[%b]" % b",".join(map(_result, outcomes)))

@@ -65,7 +65,7 @@ async def encode(request: Request) -> Response:
     body = await _read_body(request)
     forms = CodeForms(source, _TARGETS[target])
     work = pool.write_codes(ModelKey.of(manifest), body, forms, asked.timeout)
-    codes = await while_connected(request, work, queued=pool.would_wait)
+    codes = await while_connected(request.scope, work, queued=pool.would_wait)
     observe(request.scope, manifest, codes.timings)
     return Response(codes.value, media_type=target, headers={"Vary": "Accept"})
 

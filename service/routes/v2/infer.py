@@ -97,7 +97,7 @@ async def _infer(
         most = context.settings.max_body_bytes
         body = await run_in_threadpool(inflate, body, encoding, most)
     work = _work(context, model, unwrap(body, asked.header_length), asked.timeout)
-    answer, timings = await while_connected(request, work, queued=context.pool.would_wait)
+    answer, timings = await while_connected(request.scope, work, queued=context.pool.would_wait)
     observe(request.scope, model.manifest, *timings)
     if answer.header_length is None:
         return Response(answer.body, media_type="application/json")
