@@ -39,7 +39,7 @@ def collect(**variables: str) -> "subprocess.Popen[str]":
 
 
 def ids_from(process: "subprocess.Popen[str]") -> list[str]:
-    output, _ = process.communicate(timeout=processes.DEADLINE_SECONDS)
+    output, _ = process.communicate(timeout=2 * processes.DEADLINE_SECONDS)
     assert process.returncode == 0, output
     return [line for line in output.splitlines() if "::" in line]
 

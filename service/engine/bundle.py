@@ -77,7 +77,7 @@ def expected_tensors(config: EngineConfig, n_labels: int) -> dict[str, TensorSpe
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
-    """The manifest of version folder `path`, sound by itself; the tensors are not looked at."""
+    """The manifest of version folder `path`, checked by itself; the tensors are not read."""
     file = Path(path) / MANIFEST_FILE
     return parse_manifest(_read_manifest(file), str(file))
 

@@ -61,7 +61,7 @@ class LinearClassifier:
         )
 
     def tensors(self) -> Tensors:
-        """What a bundle stores of it, by name."""
+        """The tensors that a bundle stores of the classifier, by name."""
         return {
             "classifier_weights": self.weights,
             "classifier_scales": self.scales,

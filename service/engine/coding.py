@@ -41,13 +41,13 @@ class Codes:
 
     @classmethod
     def empty(cls, leaf_ids: Int32Array, nonzeros: int) -> "Codes":
-        """Codes of known leaves, to be filled."""
+        """Codes whose leaf ids are given and whose other columns are not filled yet."""
         shape = (len(leaf_ids), nonzeros)
         return cls(leaf_ids, np.empty(shape, np.int32), np.empty(shape, np.float32))
 
-    def part(self, place: slice) -> "Codes":
-        """Those at `place`, where they lie."""
-        return Codes(self.leaf_ids[place], self.atom_ids[place], self.values[place])
+    def part(self, rows: slice) -> "Codes":
+        """A view of some rows: filling it fills these codes."""
+        return Codes(self.leaf_ids[rows], self.atom_ids[rows], self.values[rows])
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,15 @@ class Coder:
         """Codes of n descriptors that were routed to leaf_ids (n,)."""
         descriptors = Descriptors.of(descriptors)
         codes = Codes.empty(leaf_ids, self.table.shape[1])
-        for place, part in descriptors.parts():
-            self.encode_into(codes.part(place), part)
+        for rows, part in descriptors.parts():
+            self.encode_into(codes.part(rows), part)
         return codes
 
     def encode_into(self, codes: Codes, part: Descriptors) -> Float32Array:
-        """Fill `codes`, whose leaf ids are known; the lengths of the descriptors."""
+        """Fill the atom ids and values of `codes`, whose leaf ids are set.
+
+        Returns the lengths (n,) of the descriptors, which are not finite if a value is not.
+        """
         lines = self.lines
         solve_codes(
             *part.fixed,
@@ -97,7 +100,7 @@ class Coder:
 
     @cached_property
     def lines(self) -> "Lines":
-        """The same as kernels read it."""
+        """The coder's tensors in the layout that kernels read, made at the first use."""
         nonzeros = self.table.shape[1]
         upper = np.triu_indices(nonzeros)
         atoms, lengths = quantise_rows(self.dictionary)

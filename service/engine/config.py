@@ -29,7 +29,7 @@ _LARGEST_DEPTH = 24
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """The engine's configuration; refuses values that no engine can run.
+    """The engine's configuration; values that no engine can run are rejected.
 
     `pyramid` lists the regions per side of each level, finest first, and every
     coarser level divides the finest. `probability_scale` multiplies the scores

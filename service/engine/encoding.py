@@ -1,7 +1,7 @@
-"""Tree and coder together: what serves goes through both in one pass.
+"""Tree and coder together: serving routes and codes descriptors in one pass.
 
-Same parts, same numbers as `Tree.route` and `Coder.encode` one after the other, which
-training uses because it needs the leaves before there is a coder.
+The kernel is made of the same parts as `Tree.route` and `Coder.encode` and gives the same
+numbers. Training calls those two, because it needs the leaves before there is a coder.
 """
 
 from service.engine.arrays import Float32Array
@@ -16,7 +16,7 @@ __all__ = ["encode_by_tree"]
 def encode_by_tree(
     descriptors: Descriptors, tree: Tree, coder: Coder, codes: Codes, lengths: Float32Array
 ) -> None:
-    """Fill codes and lengths (n,) from n descriptors."""
+    """Fill `codes`, leaf ids included, and `lengths` (n,) of n descriptors."""
     lines = coder.lines
     encode_runs(
         descriptors.flat,

@@ -47,10 +47,11 @@ class FixedPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Descriptors:
-    """n descriptors where they lie: each block of 128 values is four runs of `flat`.
+    """n descriptors in the array that they were computed in, not copied out of it.
 
-    Run j of descriptor i starts at starts[i] + j·stride. A descriptor longer than
-    `longest` counts as scaled down to that length.
+    Each block of 128 values is four runs of 32 in `flat`: run j of descriptor i starts at
+    starts[i] + j·stride. A descriptor longer than `longest` counts as scaled down to that
+    length.
     """
 
     flat: Float32Array
@@ -61,7 +62,7 @@ class Descriptors:
 
     @classmethod
     def of(cls, rows: "Float32Array | Descriptors") -> "Descriptors":
-        """Descriptors (n, d) as they are; copied only if d is no multiple of 128."""
+        """Descriptors (n, d) without a copy, unless d is no multiple of 128 and is padded."""
         if isinstance(rows, Descriptors):
             return rows
         n, width = rows.shape
@@ -73,36 +74,33 @@ class Descriptors:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def part(self, place: slice) -> "Descriptors":
-        """Those at `place`, where they lie."""
-        return replace(self, starts=self.starts[place])
+    def part(self, rows: slice) -> "Descriptors":
+        """Some of the descriptors, in the same array."""
+        return replace(self, starts=self.starts[rows])
 
-    def parts(
-        self, begin: int = 0, end: int | None = None
-    ) -> Iterator[tuple[slice, "Descriptors"]]:
-        """Those from `begin` to `end`, some at a time, with their places.
+    def parts(self) -> Iterator[tuple[slice, "Descriptors"]]:
+        """All descriptors, a few thousand at a time, each part with its rows.
 
         All parts share the memory of their fixed-point form, so that a part is to be used
         before the next one is asked for.
         """
-        last = len(self) if end is None else end
-        if "fixed" in self.__dict__ and (begin, last) == (0, len(self)):
-            yield slice(begin, last), self
+        if "fixed" in self.__dict__:
+            yield slice(0, len(self)), self
             return
-        memory = _memory(min(_PART, last - begin), self.width)
-        for first in range(begin, last, _PART):
-            place = slice(first, min(first + _PART, last))
-            part = self.part(place)
+        memory = _memory(min(_PART, len(self)), self.width)
+        for first in range(0, len(self), _PART):
+            rows = slice(first, min(first + _PART, len(self)))
+            part = self.part(rows)
             part.__dict__["fixed"] = _quantise(part, memory)
-            yield place, part
+            yield rows, part
 
     @cached_property
     def fixed(self) -> FixedPoint:
-        """Directions and lengths."""
+        """Directions and lengths in fixed point, computed at the first use."""
         return _quantise(self, _memory(len(self), self.width))
 
     def joined(self) -> Float32Array:
-        """The descriptors (n, 128) themselves; only for a width of 128."""
+        """The descriptors copied side by side, (n, 128); only for a width of 128."""
         descriptors = np.empty((len(self), LANES), np.float32)
         join_runs(self.flat, self.starts, self.stride, self.longest, descriptors)
         return descriptors

@@ -35,7 +35,7 @@ class Hash(HashFunction, Protocol):
     """A hash function that a bundle can hold."""
 
     def tensors(self) -> Tensors:
-        """What a bundle stores of it, by name."""
+        """The tensors that a bundle stores of the hash, by name."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ProjectionHash:
         return leaf_ids
 
     def tensors(self) -> Tensors:
-        """What a bundle stores of it, by name."""
+        """The tensors that a bundle stores of the hash, by name."""
         return {"hash_directions": self.directions, "hash_offsets": self.offsets}
 
 

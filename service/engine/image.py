@@ -60,7 +60,7 @@ _BITS_PER_SAMPLE_TAG, _PHOTOMETRIC_TAG = 258, 262
 
 @dataclass(frozen=True)
 class ImageLimits:
-    """What an operator lets in; none of it changes an accepted image's answer."""
+    """The largest image that an operator accepts; no limit changes an accepted image's answer."""
 
     max_bytes: int = 25_000_000
     max_pixels: int = 50_000_000
@@ -123,8 +123,8 @@ def _check_header(picture: Image.Image, data: bytes, limits: ImageLimits) -> Non
 def _count_jpeg_scans(data: bytes) -> int:
     """Scans of the first image in a JPEG file, thumbnails and trailing data left out.
 
-    If even all places that look like the start of a scan are few, they are not told apart:
-    going from marker to marker takes as long as decoding.
+    Where few pairs of bytes look like the start of a scan, every pair counts as a scan, true
+    or not, because going from marker to marker takes as long as decoding.
     """
     suspects = data.count(bytes((0xFF, _START_OF_SCAN)))
     if suspects <= _MOST_JPEG_SCANS:

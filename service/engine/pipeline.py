@@ -56,7 +56,7 @@ class FeatureExtractor:
         return sift.describe(gray, self.config.descriptor)
 
     def encode(self, descriptors: Float32Array) -> Codes:
-        """Descriptors (n, 128) -> codes; refuses what is not finite or not 128 wide."""
+        """Descriptors (n, 128) -> codes; rejects what is not finite or not 128 wide."""
         found = Descriptors.of(_valid_descriptors(descriptors))
 
         def fill(codes: Codes, lengths: Float32Array, begin: int, end: int) -> None:
@@ -69,8 +69,8 @@ class FeatureExtractor:
     ) -> tuple[Codes, tuple[int, int]]:
         """Grey image (h, w) -> codes of its descriptors, and their grid (rows, cols).
 
-        Each thread describes the rows that it codes: they are still in its cache, and
-        waking it takes long. `watch` tells of the first thread.
+        Each thread describes the rows that it codes, because they are still in its cache
+        and because waking a thread twice takes long. `watch` times the first thread.
         """
         height, width = gray.shape
         rows, cols = sift.grid_shape(height, width, self.config.descriptor)
@@ -89,7 +89,7 @@ class FeatureExtractor:
     def _coded(
         self, fill: Callable[[Codes, Float32Array, int, int], None], size: int, width: int = 1
     ) -> Codes:
-        """Codes of `size` rows of `width` descriptors, filled by all threads."""
+        """Codes of `size` rows of `width` descriptors; each thread fills some of the rows."""
         codes = Codes.empty(np.empty(size * width, np.int32), self.config.nonzeros)
         lengths = np.empty(size * width, np.float32)
         self.threads.split(partial(fill, codes, lengths), size)
@@ -97,15 +97,15 @@ class FeatureExtractor:
         return codes
 
     def _encode_into(
-        self, codes: Codes, lengths: Float32Array, place: slice, descriptors: Descriptors
+        self, codes: Codes, lengths: Float32Array, rows: slice, descriptors: Descriptors
     ) -> None:
-        """Fill the rows `place` of codes and lengths from the descriptors that belong there."""
-        codes = codes.part(place)
+        """Fill some rows of `codes` and `lengths` with the codes of `descriptors`."""
+        codes = codes.part(rows)
         if isinstance(self.hash, Tree):
-            encode_by_tree(descriptors, self.hash, self.coder, codes, lengths[place])
+            encode_by_tree(descriptors, self.hash, self.coder, codes, lengths[rows])
         else:
             codes.leaf_ids[:] = self.hash.route(descriptors)
-            lengths[place] = self.coder.encode_into(codes, descriptors)
+            lengths[rows] = self.coder.encode_into(codes, descriptors)
 
     def pool(self, codes: Codes, grid: tuple[int, int]) -> Float32Array:
         """Codes of a grid of (rows, cols) descriptors -> pooled vector (n_features,)."""
@@ -150,13 +150,13 @@ class Engine(FeatureExtractor):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the classifier tells apart, in the order of the scores."""
+        """The labels of the classifier, in the order of the scores."""
         return self.manifest.labels
 
     def scores(
         self, data: bytes, limits: ImageLimits | None = None, watch: Stopwatch | None = None
     ) -> Float32Array:
-        """Encoded image -> scores (n_labels,); `watch` tells how long each stage took."""
+        """Encoded image -> scores (n_labels,); `watch` records how long each stage took."""
         watch = watch or Stopwatch()
         scores = self.classifier.scores(self.pooled_vector(data, limits, watch))
         watch.lap("classifier")
@@ -204,7 +204,7 @@ def _check_lengths(lengths: Float32Array) -> None:
 
 def _valid_descriptors(descriptors: object) -> Float32Array:
     try:
-        with np.errstate(over="ignore"):  # becomes infinite, which is refused by its norm
+        with np.errstate(over="ignore"):  # becomes infinite, which is rejected by its norm
             array = np.asarray(descriptors, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
         raise DescriptorError(f"descriptors are not an array of numbers: {error}") from error

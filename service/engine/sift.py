@@ -49,7 +49,7 @@ _BANDS = 8
 
 
 class Grid(NamedTuple):
-    """Descriptors row by row, and how many there are each way."""
+    """Descriptors row by row, and how many rows and columns of them there are."""
 
     rows: int
     cols: int
@@ -113,10 +113,10 @@ def describe(gray: Float32Array, descriptor: Descriptor) -> Float32Array:
 def locate(
     gray: Float32Array, descriptor: Descriptor, begin: int = 0, end: int | None = None
 ) -> Grid:
-    """The same descriptors where they lie, for whoever reads each of them once.
+    """The descriptors that `describe` returns; fast SIFT's stay in their feature map.
 
-    Only rows `begin` to `end` of the grid, if so wished: they depend on no other pixels
-    than those of their patches.
+    With `begin` or `end`, only those rows of the grid are computed. They are the same as in
+    the whole grid, because a descriptor depends on the pixels of its patch only.
     """
     height, width = gray.shape
     rows, cols = grid_shape(height, width, descriptor)
@@ -130,7 +130,7 @@ def locate(
 
 
 def _margin(gray: Float32Array, descriptor: Descriptor) -> tuple[int, int]:
-    """Rows and columns before the first patch."""
+    """Pixel rows above and pixel columns left of the first patch."""
     if descriptor == "fast-sift":
         return 0, 0
     # What the grid leaves over is left out on both sides, as in Lazebnik's code.
@@ -139,7 +139,7 @@ def _margin(gray: Float32Array, descriptor: Descriptor) -> tuple[int, int]:
 
 
 def _fast(gray: Float32Array, grid: tuple[int, int]) -> Descriptors:
-    """Descriptors where they lie in the feature map."""
+    """The paper's descriptors, as runs of the feature map."""
     rows, cols = grid
     features = aligned_empty((rows + 6, 2, (cols + 7) // 2, _BANDS), np.float32)
     build_feature_map(frozen(gray), _SMOOTH, _DERIVE, _DIRECTIONS, features)

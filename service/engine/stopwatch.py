@@ -10,14 +10,14 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 
 
 class Stopwatch:
-    """Seconds of the stages that have ended; it runs from the moment it is made."""
+    """Seconds of the stages that have ended; the clock starts when it is made."""
 
     def __init__(self) -> None:
         self.seconds: dict[Stage, float] = {}
         self._last = time.perf_counter()
 
     def lap(self, stage: Stage) -> None:
-        """What passed since the lap before belongs to this stage."""
+        """Record the time since the previous lap, or since the start, for this stage."""
         now = time.perf_counter()
         self.seconds[stage] = now - self._last
         self._last = now

@@ -23,8 +23,8 @@ _LIMIT = 2**31 - 1
 class Tree:
     """Directions (2**depth - 1, w) and cuts (2**depth - 1,) in fixed point, read-only.
 
-    Right where the product of a descriptor's direction with the node's exceeds the cut.
-    Beyond `width` columns, all of them if it is not given, there is only padding.
+    A descriptor goes right where the product of its direction with the node's exceeds the
+    node's cut. Columns from `width` on are padding; without `width` there are none.
     """
 
     directions: Int16Array
@@ -69,12 +69,12 @@ class Tree:
         """Leaf ids (n,) of n descriptors."""
         descriptors = Descriptors.of(descriptors)
         leaf_ids = np.empty(len(descriptors), np.int32)
-        for place, part in descriptors.parts():
-            walk(*part.fixed, self.directions, self.cuts, self.depth, leaf_ids[place])
+        for rows, part in descriptors.parts():
+            walk(*part.fixed, self.directions, self.cuts, self.depth, leaf_ids[rows])
         return leaf_ids
 
     def tensors(self) -> dict[str, Int16Array | Int32Array]:
-        """What a bundle stores of it, by name."""
+        """The tensors that a bundle stores of the tree, by name."""
         return {"tree_vectors": self.directions, "tree_thresholds": self.cuts}
 
 

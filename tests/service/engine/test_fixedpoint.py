@@ -104,13 +104,20 @@ def test_descriptors_in_the_feature_map_are_those_laid_out(
     np.testing.assert_allclose(found.lengths, expected.lengths, rtol=130 * EPSILON)
 
 
-@pytest.mark.parametrize(("begin", "end"), [(0, None), (0, 5000), (100, 4100), (7, 8), (3, 3)])
-def test_parts_cover_their_range_once(begin: int, end: int | None) -> None:
-    descriptors = Descriptors.of(random_descriptors(np.random.default_rng(0), 5000, 3))
-    places, rows = [], []
-    for place, part in descriptors.parts(begin, end):
-        places.append(np.arange(5000)[place])
-        rows.append(part.fixed.directions.copy())
-    np.testing.assert_array_equal(np.concatenate([[], *places]), np.arange(5000)[begin:end])
-    expected = descriptors.fixed.directions[begin:end]
-    np.testing.assert_array_equal(np.concatenate([expected[:0], *rows]), expected)
+@pytest.mark.parametrize("count", [0, 1, 4095, 4096, 4097, 9000])
+def test_parts_cover_all_descriptors_once(count: int) -> None:
+    descriptors = Descriptors.of(random_descriptors(np.random.default_rng(0), count, 3))
+    numbers, directions = [np.empty(0, int)], [np.empty((0, 128), np.int16)]
+    for rows, part in descriptors.parts():
+        numbers.append(np.arange(count)[rows])
+        directions.append(part.fixed.directions.copy())
+    np.testing.assert_array_equal(np.concatenate(numbers), np.arange(count))
+    np.testing.assert_array_equal(np.concatenate(directions), descriptors.fixed.directions)
+
+
+def test_descriptors_in_fixed_point_are_one_part() -> None:
+    descriptors = Descriptors.of(random_descriptors(np.random.default_rng(0), 5000))
+    assert len(descriptors.fixed.lengths) == 5000
+    ((rows, part),) = descriptors.parts()
+    assert rows == slice(0, 5000)
+    assert part is descriptors
