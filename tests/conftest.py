@@ -8,9 +8,8 @@ import pytest
 
 from tests import drawings
 from tests.service import processes
+from tests.support.training import SMALL
 from trainer.cli import main
-
-SMALL = ("--samples", "6000", "--atoms", "64", "--nonzeros", "3", "--iterations", "3")
 
 # A shell that starts the tests in the background has SIGINT ignored, which all processes
 # below would inherit: those that a test interrupts would never end.

@@ -14,10 +14,11 @@ from typing import Any, TypeVar, get_args
 
 from service.engine import Engine, LeafcodeError, write_bundle
 from service.engine.bundle import MODEL_NAME
-from trainer.baseline import OmpDictionary, measure_baseline
-from trainer.dataset import Dataset, LabelledImage, scan
+from trainer.data.dataset import Dataset, LabelledImage, scan
+from trainer.data.sampling import log_unreadable
 from trainer.errors import ConfigError, DataError, MeasurementError
 from trainer.evaluate import evaluate
+from trainer.exact.baseline import OmpDictionary, measure_baseline
 from trainer.fit import WorkFiles, fit
 from trainer.options import BASELINE_SETTINGS, add_settings, chosen_settings
 from trainer.report import (
@@ -39,7 +40,6 @@ from trainer.reproduce.speed.report import in_place_of_section, markdown_section
 from trainer.reproduce.speed.run import EMBEDDED_MODELS, Sources, measure_speed
 from trainer.reproduce.speed.settings import SpeedSettings
 from trainer.reproduce.training import TrainingCostSettings, measure_training
-from trainer.sampling import log_unreadable
 
 __all__ = ["main"]
 

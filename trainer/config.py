@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from service.engine.config import ClassifierKind, Descriptor, EngineConfig, HashKind, SignRule
-from trainer.dictionary import DictionaryUpdate
 from trainer.errors import ConfigError
-from trainer.given_codes import GroupSearch
-from trainer.hashing import Directions
+from trainer.given.file import GroupSearch
+from trainer.learn.dictionary import DictionaryUpdate
+from trainer.learn.hashing import Directions
 
 __all__ = ["FitConfig", "load_config"]
 
@@ -24,7 +24,7 @@ class FitConfig:
 
     `depth` None: the deepest tree, up to 13, that leaves 32 descriptors a leaf.
     `groups` None: every leaf is a group; else the leaves are glued into that many.
-    `given_groups` names a file of groups to choose from instead; see `given_codes.py`.
+    `given_groups` names a file of groups to choose from instead; see `given/file.py`.
     `regularisation` None: chosen on folds of the training images.
     `train_per_class` None: train on all images; else on that many of `split_seed`.
     `card` is free text about the data, its licence and the model's limits.

@@ -20,9 +20,9 @@ from service.engine.arrays import Float32Array, Float64Array
 from service.engine.coding import Coder, Codes
 from service.engine.tree import Tree, norms_of
 from trainer.config import FitConfig
-from trainer.dictionary import DictionaryUpdate
-from trainer.train import CodeSettings, learn_codes
-from trainer.tree_building import TreeSettings, build_tree
+from trainer.learn.algorithm2 import CodeSettings, learn_codes
+from trainer.learn.dictionary import DictionaryUpdate
+from trainer.learn.tree import TreeSettings, build_tree
 
 __all__ = ["Samples", "TreeSparseCoder"]
 

@@ -9,11 +9,11 @@ import numpy.typing as npt
 from service.engine import Engine, ImageError
 from service.engine.arrays import Float32Array
 from service.engine.classifier import probabilities
-from trainer.classifier_fit import mean_class_accuracy
-from trainer.dataset import LabelledImage
+from trainer.data.dataset import LabelledImage
+from trainer.data.sampling import UnreadableImage
 from trainer.errors import DataError
+from trainer.learn.classifier import mean_class_accuracy
 from trainer.parallel import map_ordered
-from trainer.sampling import UnreadableImage
 
 __all__ = ["Evaluation", "evaluate", "judge"]
 

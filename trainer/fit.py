@@ -14,20 +14,21 @@ from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.arrays import Float32Array
 from service.engine.classifier import LinearClassifier
 from service.engine.hashing import Hash, HashFunction
-from trainer.classifier_fit import ClassifierSettings, FittedClassifier, fit_classifier
 from trainer.config import FitConfig
-from trainer.dataset import Dataset, LabelledImage, Split
+from trainer.data.dataset import Dataset, LabelledImage, Split
+from trainer.data.sampling import Sample, SampleSettings, log_unreadable, sample_descriptors
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate import evaluate
-from trainer.given_codes import GroupsFile, learn_given_codes, read_groups
-from trainer.groups import GroupStructure
-from trainer.hashing import HashSettings, build_hash, glue_buckets
-from trainer.learning import RunSettings, learn_hash_codes, learn_tree_codes
+from trainer.given.codes import learn_given_codes
+from trainer.given.file import GroupsFile, read_groups
+from trainer.given.groups import GroupStructure
+from trainer.learn.algorithm2 import CodeSettings, LearnedCodes
+from trainer.learn.classifier import ClassifierSettings, FittedClassifier, fit_classifier
+from trainer.learn.hashing import HashSettings, build_hash, glue_buckets
+from trainer.learn.training_run import RunSettings, learn_hash_codes, learn_tree_codes
+from trainer.learn.tree import TreeSettings, build_tree
 from trainer.parallel import map_ordered
 from trainer.probes import make_probes
-from trainer.sampling import Sample, SampleSettings, log_unreadable, sample_descriptors
-from trainer.train import CodeSettings, LearnedCodes
-from trainer.tree_building import TreeSettings, build_tree
 
 __all__ = ["WorkFiles", "bundle_of", "fit", "training_split"]
 

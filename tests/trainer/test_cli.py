@@ -15,8 +15,8 @@ from PIL import Image
 from service.engine import Engine
 from service.engine.bundle import TENSORS_FILE, read_bundle
 from tests import drawings
-from tests.conftest import SMALL
 from tests.service.processes import environment
+from tests.support.training import SMALL
 from trainer.cli import main
 
 

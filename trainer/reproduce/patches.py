@@ -17,10 +17,10 @@ from PIL import Image
 
 from service.engine import ImageError, image
 from service.engine.arrays import Float32Array, Int32Array, UInt8Array
-from trainer.dataset import SUFFIXES
+from trainer.data.dataset import SUFFIXES
 from trainer.errors import DataError
+from trainer.learn.algorithm2 import CodeSettings, learn_groups
 from trainer.parallel import map_ordered
-from trainer.train import CodeSettings, learn_groups
 
 __all__ = [
     "PAPER",

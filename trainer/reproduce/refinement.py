@@ -12,16 +12,16 @@ from tempfile import TemporaryDirectory
 from service.engine.arrays import Float32Array
 from service.engine.coding import Coder
 from service.engine.hashing import Hash
-from trainer.dataset import scan
-from trainer.dictionary import residual_energies
+from trainer.data.dataset import scan
+from trainer.data.sampling import SampleSettings, sample_descriptors
 from trainer.errors import DataError
-from trainer.learning import RunSettings, learn_tree_codes
-from trainer.omp import OmpCoder
+from trainer.exact.omp import OmpCoder
+from trainer.learn.algorithm2 import CodeSettings
+from trainer.learn.dictionary import residual_energies
+from trainer.learn.refine import coding_errors, relative_error
+from trainer.learn.training_run import RunSettings, learn_tree_codes
+from trainer.learn.tree import TreeSettings, build_tree
 from trainer.parallel import n_threads
-from trainer.refine import coding_errors, relative_error
-from trainer.sampling import SampleSettings, sample_descriptors
-from trainer.train import CodeSettings
-from trainer.tree_building import TreeSettings, build_tree
 
 __all__ = ["RefinementSettings", "measure_refinement"]
 

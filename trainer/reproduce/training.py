@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from service.engine.arrays import Float32Array
-from trainer.dataset import scan
-from trainer.sampling import SampleSettings, sample_descriptors
-from trainer.train import CodeSettings, learn_codes
-from trainer.tree_building import TreeSettings, build_tree
+from trainer.data.dataset import scan
+from trainer.data.sampling import SampleSettings, sample_descriptors
+from trainer.learn.algorithm2 import CodeSettings, learn_codes
+from trainer.learn.tree import TreeSettings, build_tree
 
 __all__ = ["TrainingCost", "TrainingCostSettings", "measure_training"]
 
