@@ -1,9 +1,12 @@
 """`fit`: from a folder of images to a bundle, one named step after the other."""
 
 import logging
+import os
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +15,7 @@ import numpy as np
 
 from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.arrays import Float32Array
+from service.engine.bundle import MODEL_NAME
 from service.engine.classifier import LinearClassifier
 from service.engine.hashing import Hash, HashFunction
 from trainer.config import FitConfig
@@ -30,7 +34,15 @@ from trainer.learn.tree import TreeSettings, build_tree
 from trainer.parallel import map_ordered
 from trainer.probes import make_probes
 
-__all__ = ["WorkFiles", "bundle_of", "fit", "training_split"]
+__all__ = [
+    "WorkFiles",
+    "bundle_of",
+    "check_target",
+    "fit",
+    "next_version",
+    "scratch_folder",
+    "training_split",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +113,35 @@ def fit(
         bundle.manifest, probes=make_probes(engine), quality=quality, provenance=provenance
     )
     return Bundle(manifest, bundle.tensors)
+
+
+@contextmanager
+def scratch_folder(parent: Path | None) -> Iterator[Path | None]:
+    """A new folder below `parent` that is removed afterwards; None without a parent."""
+    if parent is None:
+        yield None
+        return
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ConfigError(f"--scratch {parent} is not a writable folder")
+    with tempfile.TemporaryDirectory(prefix="leafcode-", dir=parent) as folder:
+        yield Path(folder)
+
+
+def check_target(out: Path) -> None:
+    """Refuse a target that cannot be written before hours go into training."""
+    if not MODEL_NAME.fullmatch(out.name):
+        raise ConfigError(
+            f"--out ends in {out.name!r}, expected a model name of letters, digits, . _ and -"
+        )
+    existing = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise ConfigError(f"--out {out} cannot be created: {existing} is not a writable folder")
+
+
+def next_version(out: Path) -> int:
+    """One more than the highest version in the folder `out`, which need not exist."""
+    taken = [int(path.name) for path in out.glob("*") if path.name.isdecimal()]
+    return max(taken, default=0) + 1
 
 
 def _plan(config: FitConfig, files: WorkFiles) -> _Plan:

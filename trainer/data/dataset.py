@@ -1,6 +1,7 @@
 """A folder of images with one sub-folder a class, and its reproducible splits."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,9 +9,11 @@ import numpy as np
 
 from trainer.errors import DataError
 
-__all__ = ["SUFFIXES", "Dataset", "LabelledImage", "Split", "scan"]
+__all__ = ["SUFFIXES", "Dataset", "LabelledImage", "Split", "scan", "shortened"]
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
+
+_SHOWN_NAMES = 6
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,12 @@ def scan(root: Path, exclude: tuple[str, ...] = ()) -> Dataset:
             elif not _hidden(path):
                 skipped.append(path)
     return Dataset(root, tuple(f.name for f in folders), tuple(images), tuple(skipped))
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The first few of many names."""
+    more = len(names) - _SHOWN_NAMES
+    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _hidden(path: Path) -> bool:

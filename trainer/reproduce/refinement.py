@@ -5,9 +5,10 @@ training did not see: the plain tree, the refined tree, and exact OMP on the pla
 tree's dictionary.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from pydantic import Field
 
 from service.engine.arrays import Float32Array
 from service.engine.coding import Coder
@@ -22,23 +23,32 @@ from trainer.learn.refine import coding_errors, relative_error
 from trainer.learn.training_run import RunSettings, learn_tree_codes
 from trainer.learn.tree import TreeSettings, build_tree
 from trainer.parallel import n_threads
+from trainer.settings import Settings
 
 __all__ = ["RefinementSettings", "measure_refinement"]
 
 
-@dataclass(frozen=True)
-class RefinementSettings:
+class RefinementSettings(Settings):
     """Descriptors to learn from and to judge by, size of the model, sweeps of refinement."""
 
-    samples: int = 3_000_000
-    held_out: int = 50_000
-    depth: int = 16
-    atoms: int = 1024
-    nonzeros: int = 5
-    iterations: int = 5
-    refinements: int = 2
-    train_per_class: int = 30
-    seed: int = 0
+    samples: int = Field(3_000_000, ge=1, le=10**9, description="descriptors to learn from")
+    held_out: int = Field(
+        50_000,
+        ge=1,
+        le=10**9,
+        description="descriptors of other images that the coders are judged by",
+    )
+    depth: int = Field(16, ge=1, le=24, description="depth of the tree")
+    atoms: int = Field(1024, ge=1, le=2**20, description="atoms of the dictionary")
+    nonzeros: int = Field(5, ge=1, le=128, description="atoms a code may use")
+    iterations: int = Field(5, ge=1, le=1000, description="rounds of dictionary learning")
+    refinements: int = Field(
+        2, ge=0, le=100, description="sweeps that refit the tree's decisions to the codes"
+    )
+    train_per_class: int = Field(
+        30, ge=1, le=10**9, description="images a class to learn from, the others judge"
+    )
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="the same seed gives the same result")
 
 
 def measure_refinement(folder: Path, settings: RefinementSettings) -> dict[str, float]:

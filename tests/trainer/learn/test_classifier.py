@@ -10,6 +10,7 @@ from service.engine.config import ClassifierKind
 from trainer.learn.classifier import (
     ClassifierSettings,
     Labels,
+    class_accuracies,
     fit_classifier,
     mean_class_accuracy,
 )
@@ -83,3 +84,9 @@ def test_identical_images_are_safe() -> None:
 def test_mean_class_accuracy_weighs_classes_not_images() -> None:
     labels = np.array([0, 0, 0, 0, 1])
     assert mean_class_accuracy(np.array([0, 0, 0, 0, 0]), labels) == 0.5
+
+
+def test_mean_class_accuracy_counts_classes_alike_and_only_those_with_images() -> None:
+    labels, predicted = np.array([0, 0, 0, 2]), np.array([0, 0, 1, 2])
+    np.testing.assert_allclose(class_accuracies(predicted, labels), [2 / 3, 1])
+    assert mean_class_accuracy(predicted, labels) == pytest.approx(5 / 6)
