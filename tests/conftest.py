@@ -5,11 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests import drawings
 from tests.service import processes
 from tests.support.training import SMALL
 from trainer.cli import main
+
+# The same examples in every run, however busy the machine is: a failure is always one's own.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 # A shell that starts the tests in the background has SIGINT ignored, which all processes
 # below would inherit: those that a test interrupts would never end.

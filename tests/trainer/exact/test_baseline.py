@@ -33,9 +33,10 @@ def test_drawn_classes_are_told_apart(
 def test_figures_for_people_name_coder_and_classes(
     drawn_images: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["baseline", str(drawn_images), *SMALL, "--train-per-class", "8"]) == 0
+    options = ("--train-per-class", "8", "--dictionary", "ksvd")
+    assert main(["baseline", str(drawn_images), *SMALL, *options]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("OMP with a dictionary by spams\nmean per-class accuracy")
+    assert printed.startswith("OMP with a dictionary by ksvd\nmean per-class accuracy")
     assert "16 images of 4 classes" in printed
     assert "stripes" in printed
 
@@ -54,7 +55,8 @@ def test_settings_come_from_the_file_of_a_fit(
     path = tmp_path / "settings.toml"
     lines = ("atoms = 32", "nonzeros = 2", "samples = 2000", "train_per_class = 11", "depth = 3")
     path.write_text("\n".join(lines), "utf-8")
-    assert main(["baseline", str(drawn_images), "--config", str(path), "--json"]) == 0
+    options = ("--config", str(path), "--dictionary", "ksvd", "--json")
+    assert main(["baseline", str(drawn_images), *options]) == 0
     assert json.loads(capsys.readouterr().out)["n_test"] == 4
 
 
@@ -68,7 +70,7 @@ def test_unreadable_files_are_named_and_the_rest_goes_on(
     shutil.copytree(drawn_images, folder)
     for path in sorted((folder / "disc").iterdir())[::3]:
         path.write_bytes(b"no image")
-    options = ("--train-per-class", "6", "--json")
+    options = ("--train-per-class", "6", "--dictionary", "ksvd", "--json")
     assert main(["baseline", str(folder), *SMALL, *options]) == 0
     assert json.loads(capsys.readouterr().out)["n_classes"] == 4
     assert "unreadable file" in caplog.text

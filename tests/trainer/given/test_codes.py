@@ -63,7 +63,7 @@ def test_costs_shrink_the_codes(tmp_path: Path) -> None:
 
 
 def test_disjoint_groups_are_k_flats_whose_leaves_find_planted_subspaces(tmp_path: Path) -> None:
-    """Narrow cones, so that a leaf holds points of one plane; the best of ten starts."""
+    """Narrow cones, so that a leaf holds points of one plane; the best of five starts."""
     rng = np.random.default_rng(0)
     parts = []
     for _ in range(4):
@@ -76,7 +76,7 @@ def test_disjoint_groups_are_k_flats_whose_leaves_find_planted_subspaces(tmp_pat
         learn_given_codes(
             points, tree, read_groups(file), CodeSettings(8, 2, 10), np.random.default_rng(start)
         )
-        for start in range(10)
+        for start in range(5)
     ]
     best = min(starts, key=lambda learned: learned.relative_errors[-1])
     assert best.relative_errors[-1] < 0.01

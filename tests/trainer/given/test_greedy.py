@@ -36,7 +36,7 @@ def _points(n: int, width: int, seed: int) -> Float32Array:
     return np.random.default_rng(seed + 1).normal(size=(n, width)).astype(np.float32)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), lists_of_groups, st.integers(1, 5))
 def test_active_sets_lie_within_a_group(seed: int, groups: list[list[int]], nonzeros: int) -> None:
     points = _points(25, 6, seed)
@@ -48,7 +48,7 @@ def test_active_sets_lie_within_a_group(seed: int, groups: list[list[int]], nonz
     assert sorted(np.concatenate(list(sets.values()))) == list(range(25))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), lists_of_groups)
 def test_exhaustive_search_is_never_worse(seed: int, groups: list[list[int]]) -> None:
     points, atoms = _points(20, 6, seed), _atoms(10, 6, seed)
@@ -57,7 +57,7 @@ def test_exhaustive_search_is_never_worse(seed: int, groups: list[list[int]]) ->
     assert (greedy.energies >= best.energies - 1e-9).all()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(1, 3))
 def test_all_subsets_of_orthonormal_atoms_give_the_exhaustive_answer(seed: int, size: int) -> None:
     atoms = np.linalg.qr(_atoms(7, 7, seed))[0]

@@ -53,7 +53,7 @@ def test_state_of_another_run_is_refused(tmp_path: Path) -> None:
         Checkpoint(tmp_path / "state.npz", "other").load()
 
 
-@pytest.mark.parametrize("data", [b"", b"text", b"PK\x03\x04 broken"])
+@pytest.mark.parametrize("data", [b"", b"text", b"PK\x03\x04 broken"], ids=["empty", "text", "zip"])
 def test_other_files_are_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "state.npz"
     path.write_bytes(data)

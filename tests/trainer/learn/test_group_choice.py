@@ -36,7 +36,7 @@ def _errors(points: Float32Array, table: Int32Array, dictionary: Float32Array) -
     ]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(1, 17), st.integers(1, 9), st.integers(1, 4))
 def test_descriptors_alone_choose_the_nearest_span(
     seed: int, n: int, n_groups: int, nonzeros: int

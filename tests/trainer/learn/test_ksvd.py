@@ -44,7 +44,7 @@ def test_a_sweep_is_that_of_the_singular_vectors(n: int, n_atoms: int, nonzeros:
     np.testing.assert_allclose(found @ swept.dictionary, expected_z @ expected_atoms, atol=1e-2)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(
     st.integers(0, 10_000),
     st.integers(1, 50),

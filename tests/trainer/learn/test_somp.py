@@ -22,7 +22,7 @@ def _choose(points: Float32Array, atoms: Float32Array, nonzeros: int) -> list[in
     return [int(atom) for atom in choose_active_sets(groups, atoms, nonzeros)[0]]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.integers(6, 40), st.integers(1, 5))
 def test_atoms_are_those_of_algorithm_1(seed: int, n_points: int, nonzeros: int) -> None:
     # Random atoms in 24 dimensions: no two sums are near enough for float32 to swap them
