@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m trainer", description="Train and judge Leafcode bundles."
+        prog="python -m trainer", description="Train and evaluate Leafcode bundles."
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_fit(commands)

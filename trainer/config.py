@@ -97,7 +97,7 @@ class FitConfig(Settings):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        """Refuse settings that are possible by themselves, but not beside the others."""
+        """Reject settings that are valid by themselves, but not together."""
         self.engine_config(1 if self.depth is None else self.depth)
         leaves = 2 ** (_LARGEST_AUTOMATIC_DEPTH if self.depth is None else self.depth)
         if self.groups is not None and self.groups > leaves:
@@ -129,7 +129,7 @@ class FitConfig(Settings):
     def to_json(self) -> dict[str, object]:
         """The settings as plain JSON values, without the card."""
         settings = self.model_dump(mode="json", exclude={"card"})
-        if self.given_groups:  # a published bundle tells nobody about the folders of its maker
+        if self.given_groups:  # the folder is private, the bundle may be published
             settings["given_groups"] = Path(self.given_groups).name
         return settings
 

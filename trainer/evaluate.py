@@ -16,7 +16,7 @@ from trainer.errors import ConfigError, DataError
 from trainer.learn.classifier import class_accuracies, mean_class_accuracy
 from trainer.parallel import map_ordered
 
-__all__ = ["Evaluation", "choose_test_images", "evaluate", "judge"]
+__all__ = ["Evaluation", "choose_test_images", "evaluate", "evaluate_scores"]
 
 logger = logging.getLogger(__name__)
 
@@ -105,10 +105,10 @@ def evaluate(engine: Engine, images: Sequence[LabelledImage]) -> Evaluation:
     )
     unreadable = tuple(r for r in results if isinstance(r, UnreadableImage))
     scale = engine.config.probability_scale
-    return judge(np.stack(rows), labels, engine.labels, scale, unreadable)
+    return evaluate_scores(np.stack(rows), labels, engine.labels, scale, unreadable)
 
 
-def judge(
+def evaluate_scores(
     scores: Float32Array,
     labels: npt.NDArray[np.int64],
     names: Sequence[str],

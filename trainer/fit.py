@@ -70,7 +70,7 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Model:
-    """Everything that was learned, on its way into a bundle."""
+    """Everything that was learned and that a bundle is made of."""
 
     extractor: FeatureExtractor
     learned: LearnedCodes
@@ -128,7 +128,7 @@ def scratch_folder(parent: Path | None) -> Iterator[Path | None]:
 
 
 def check_target(out: Path) -> None:
-    """Refuse a target that cannot be written before hours go into training."""
+    """Reject a target that cannot be written, before hours of training."""
     if not MODEL_NAME.fullmatch(out.name):
         raise ConfigError(
             f"--out ends in {out.name!r}, expected a model name of letters, digits, . _ and -"
@@ -145,7 +145,7 @@ def next_version(out: Path) -> int:
 
 
 def _plan(config: FitConfig, files: WorkFiles) -> _Plan:
-    """Groups are read first: a file that does not fit must not cost an hour."""
+    """The plan of a run. A file of groups is read here, so that a wrong one fails at once."""
     if config.given_groups is None:
         return _Plan(config, None, files.checkpoint)
     if files.checkpoint is not None:
@@ -155,7 +155,7 @@ def _plan(config: FitConfig, files: WorkFiles) -> _Plan:
 
 
 def training_split(dataset: Dataset, config: FitConfig) -> Split:
-    """The images to train on and those to test on; classes that cannot be learned are refused."""
+    """The images to train on and those to test on; classes that cannot be learned are rejected."""
     if len(dataset.labels) < 2:
         raise DataError(
             f"{dataset.root} has one class ({dataset.labels[0]}), "

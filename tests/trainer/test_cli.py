@@ -56,10 +56,8 @@ def test_fit_writes_the_next_version(
 @pytest.mark.parametrize(
     "options",
     [
-        ("--classifier", "logistic"),
-        ("--sign-rule", "split"),
-        ("--sign-rule", "raw"),
-        ("--depth", "2", "--radius", "0.2", "--seed", "3"),
+        ("--classifier", "logistic", "--sign-rule", "split"),
+        ("--sign-rule", "raw", "--depth", "2", "--radius", "0.2", "--seed", "3"),
         ("--groups", "20", "--dictionary-update", "ksvd"),
         ("--refinements", "1"),
         ("--hash", "tanh"),

@@ -36,7 +36,7 @@ def _relative_error(samples: Samples, rebuilt: Samples) -> float:
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
-    [TreeSparseCoder(), TreeSparseCoder(n_components=4, n_nonzero_coefs=1, depth=0)]
+    [TreeSparseCoder(), TreeSparseCoder(n_components=4, n_nonzero_coefs=1, depth=0, n_iter=1)]
 )
 def test_scikit_learn_checks(
     estimator: TreeSparseCoder, check: Callable[[TreeSparseCoder], None]

@@ -68,9 +68,9 @@ def test_any_text_may_be_repeated(name: str) -> None:
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
 def test_a_mistake_is_one_sentence(values: dict[str, object], sentence: str) -> None:
-    with pytest.raises(ConfigError) as refusal:
+    with pytest.raises(ConfigError) as caught:
         Example.of(values)
-    assert str(refusal.value) == sentence
+    assert str(caught.value) == sentence
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The baseline of the paper's tables: the same pipeline with OMP in place of the tree.
 
 Same descriptors, pooling, classifier and split as `fit` with the same settings, so that
-the figures may stand side by side. No bundle comes out: nothing serves at this speed.
+the figures are comparable. There is no bundle, because nothing serves at this speed.
 """
 
 import logging
@@ -23,7 +23,7 @@ from trainer.data.sampling import (
     sample_descriptors,
 )
 from trainer.errors import ConfigError, DataError
-from trainer.evaluate import Evaluation, judge
+from trainer.evaluate import Evaluation, evaluate_scores
 from trainer.exact.omp import (
     KsvdSettings,
     OmpCoder,
@@ -73,7 +73,7 @@ def evaluate_omp(split: Split, config: FitConfig, dictionary: Float32Array) -> E
     fitted = fit_classifier(pooled, labels, len(names), settings)
     pooled, labels, unreadable = _pooled_vectors(extractor, split.test, "test")
     scores = np.stack([fitted.classifier.scores(vector) for vector in pooled])
-    return judge(
+    return evaluate_scores(
         scores, labels, [names[i] for i in range(len(names))], fitted.probability_scale, unreadable
     )
 

@@ -189,7 +189,7 @@ def learn_by_ksvd(
 
 
 def require_spams() -> None:
-    """Refuse at once where SPAMS is not installed, not after the images were read."""
+    """Raise at once where SPAMS is not installed, not after the images were read."""
     _spams()
 
 

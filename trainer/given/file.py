@@ -38,7 +38,7 @@ class GroupsFile:
 
 
 def read_groups(file: GroupsFile) -> GroupStructure:
-    """The groups of the file, refused in a sentence where they do not fit the settings."""
+    """The groups of the file; a `ConfigError` says why where they do not fit the settings."""
     groups, costs = _parse(file.path)
     try:
         listed = given_groups(groups, costs, file.nonzeros)

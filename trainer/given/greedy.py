@@ -48,7 +48,7 @@ class GreedyGroups:
         for active, leaves in self.choose_together(buckets, dictionary).items():
             atoms = sorted(active)
             inverse = np.linalg.pinv(dictionary[atoms])
-            for rows in _pieces(_rows_of(buckets, leaves)):
+            for rows in _chunks(_rows_of(buckets, leaves)):
                 x = buckets.descriptors[rows].astype(np.float64)
                 values = x @ inverse
                 residuals = x - values @ dictionary[atoms]
@@ -81,10 +81,10 @@ class GreedyGroups:
         Leaves with the same active set so far take the next step together: the
         subroutine is asked once for each set, and the products go to BLAS.
         """
-        asked_once = GreedyGroups(cache(self.available), self.nonzeros)
+        cached = GreedyGroups(cache(self.available), self.nonzeros)
         chosen: dict[frozenset[int], list[Rows]] = {}
         for block in blocks_of_leaves(buckets, len(dictionary)):
-            for active, leaves in asked_once._choose_block(buckets, dictionary, block).items():
+            for active, leaves in cached._choose_block(buckets, dictionary, block).items():
                 chosen.setdefault(active, []).append(leaves)
         return {active: np.concatenate(parts) for active, parts in chosen.items()}
 
@@ -118,10 +118,10 @@ class GreedyGroups:
             return
         candidates = _outside(dictionary[allowed], dictionary[sorted(active)])
         sums, norms = np.zeros((len(leaves), len(allowed))), np.zeros(len(leaves))
-        for rows in _pieces(_rows_of(buckets, leaves)):
+        for rows in _chunks(_rows_of(buckets, leaves)):
             x = buckets.descriptors[rows].astype(np.float64)
             places = np.searchsorted(leaves, buckets.leaf_ids[rows])
-            starts = np.flatnonzero(np.diff(places, prepend=-1))  # of each leaf in this piece
+            starts = np.flatnonzero(np.diff(places, prepend=-1))  # of each leaf in this chunk
             sums[places[starts]] += np.add.reduceat(np.abs(x @ candidates.T), starts)
             norms[places[starts]] += np.add.reduceat(np.linalg.norm(x, axis=1), starts)
         best = sums.argmax(axis=1)
@@ -157,7 +157,8 @@ def _rows_of(buckets: LeafGroups, leaves: Rows) -> Rows:
     return np.repeat(begins - before, counts) + np.arange(counts.sum())
 
 
-def _pieces(rows: Rows) -> Iterator[Rows]:
+def _chunks(rows: Rows) -> Iterator[Rows]:
+    """The rows in order, at most `_ROWS` at a time."""
     for begin in range(0, len(rows), _ROWS):
         yield rows[begin : begin + _ROWS]
 

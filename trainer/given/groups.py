@@ -40,9 +40,9 @@ logger = logging.getLogger(__name__)
 _SMALLEST_EIGENVALUE = 1e-10
 # The engine computes in float32, and drops more.
 _SMALLEST_SERVED_EIGENVALUE = 1e-4
-# Pull towards the old dictionary, relative to the mean moment: it settles atoms that
-# the codes leave undetermined, and unlike a pull towards zero cannot raise the energy.
-_PULL = 1e-10
+# Weight of a proximal term, relative to the mean moment: it determines atoms that the
+# codes leave free, and cannot raise the energy, as a penalty on the atoms themselves can.
+_PROXIMAL_WEIGHT = 1e-10
 _ROWS = 4096
 
 
@@ -256,10 +256,10 @@ def _least_squares_atoms(
     if not used.size:
         return atoms
     system = moments[np.ix_(used, used)]
-    pull = _PULL * np.diag(system).mean()
-    system[np.diag_indices_from(system)] += pull
+    weight = _PROXIMAL_WEIGHT * np.diag(system).mean()
+    system[np.diag_indices_from(system)] += weight
     updated = atoms.copy()
-    updated[used] = np.linalg.solve(system, products[used] + pull * atoms[used])
+    updated[used] = np.linalg.solve(system, products[used] + weight * atoms[used])
     return updated
 
 

@@ -1,4 +1,4 @@
-"""Learning a dictionary and who may use which of its atoms: the paper's Algorithm 2.
+"""Learning a dictionary and the active sets of its groups: the paper's Algorithm 2.
 
 Given a hash g, its leaves are groups of their own or are glued into fewer (section
 2.3); without g, every descriptor chooses its group by itself (section 2.2). Each

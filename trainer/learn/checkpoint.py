@@ -2,7 +2,7 @@
 
 One `.npz` file, replaced by a rename after every finished iteration, without pickles.
 It remembers what it belongs to: another data set, other settings or another tree make
-it useless, and it is refused instead of mixed in.
+it useless, and it is rejected.
 """
 
 import hashlib

@@ -59,7 +59,7 @@ class ClassifierSettings:
 
 @dataclass(frozen=True)
 class FittedClassifier:
-    """A classifier and what the folds said about it (nothing if no class has two images)."""
+    """A classifier and its figures on the folds, None if no class has two images."""
 
     classifier: LinearClassifier
     probability_scale: float
@@ -136,19 +136,19 @@ def _choose_regularisation(
     candidates = _CANDIDATES[settings.kind]
     if settings.regularisation is not None:
         candidates = (settings.regularisation,)
-    folds = _deal_folds(span.labels, settings)
+    folds = _stratified_folds(span.labels, settings)
     if not folds:
         return settings.regularisation or _DEFAULTS[settings.kind], None
-    trials = [(candidate, fold) for candidate in candidates for fold in folds]
+    fits = [(candidate, fold) for candidate in candidates for fold in folds]
 
-    def score(trial: tuple[float, npt.NDArray[np.bool_]]) -> Float64Array:
-        candidate, held = trial
+    def score(fit: tuple[float, npt.NDArray[np.bool_]]) -> Float64Array:
+        candidate, held = fit
         part = _Span(span.rows[~held], span.labels[~held], span.n_labels)
         coefficients, bias = _solve(part, settings.kind, candidate, settings.seed)
         return span.rows[held] @ coefficients + bias
 
-    with threadpool_limits(1, "blas"):  # trials run side by side, one thread each
-        scores = list(map_ordered(score, trials, "folds"))
+    with threadpool_limits(1, "blas"):  # fits run in parallel, one thread each
+        scores = list(map_ordered(score, fits, "folds"))
     results = [
         _gather(span, folds, scores[i * len(folds) : (i + 1) * len(folds)])
         for i in range(len(candidates))
@@ -165,8 +165,8 @@ def _gather(
     return _HeldOut(np.concatenate(scores), np.concatenate([span.labels[held] for held in folds]))
 
 
-def _deal_folds(labels: Labels, settings: ClassifierSettings) -> list[npt.NDArray[np.bool_]]:
-    """Held-out masks, classes dealt evenly; the only image of a class is never held out."""
+def _stratified_folds(labels: Labels, settings: ClassifierSettings) -> list[npt.NDArray[np.bool_]]:
+    """Held-out masks, each class spread evenly; the only image of a class is never held out."""
     rng = np.random.default_rng([settings.seed, 1])
     fold_of = np.full(len(labels), -1)
     for label in np.unique(labels):

@@ -1,4 +1,4 @@
-"""The dictionary: first atoms, its two updates, and atoms that nobody uses.
+"""The dictionary: first atoms, its two updates, and the replacement of unused atoms.
 
 Step 3 of Algorithm 2 is one function whichever update was chosen: the least-squares
 solve is here, K-SVD in `ksvd.py`. Unused atoms are replaced as section 2.2 says.

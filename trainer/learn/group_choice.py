@@ -2,7 +2,7 @@
 
 All descriptors of a bucket choose together the group with the smallest summed
 projection error (section 2.3); without a hash every descriptor is a bucket (section
-2.2). A group that nobody chose gets a random bucket, on which SOMP then regenerates it.
+2.2). A group that no bucket chose gets a random bucket, on which SOMP then regenerates it.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ _TILE = 256
 class GroupChoice:
     """group_ids (leaves,), and the table (groups, m) by which each group codes its leaves now.
 
-    The row of a group that nobody chose is that of the group its bucket comes from.
+    The row of a group that no bucket chose is that of the group its bucket comes from.
     """
 
     group_ids: Int32Array
@@ -57,7 +57,7 @@ def first_groups(
 def choose_groups(
     buckets: LeafGroups, table: Int32Array, dictionary: Float32Array, rng: np.random.Generator
 ) -> GroupChoice:
-    """The group of every leaf, each group of table (groups, m) used by someone.
+    """The group of every leaf, each group of table (groups, m) used by at least one.
 
     There must be at least as many populated leaves as groups. A leaf without
     descriptors follows the populated leaf before it.

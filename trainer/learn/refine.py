@@ -1,10 +1,10 @@
 """The tree, learned: decisions and active sets that fit each other.
 
-The paper builds its tree before the dictionary and wishes to "learn the hash or tree".
-Here every node, from the bottom up, asks what each of its descriptors would cost on
-either side, and fits the hyperplane that tells the cheaper side, weighted by how much
-cheaper it is. A new decision is kept only where it wins on descriptors held out from
-the fit, so that their error never rises. Then the leaves exchange atoms and the
+The paper builds its tree before the dictionary and leaves open how to "learn the hash or
+tree". Here, for every node from the bottom up, the coding errors of its descriptors on
+either side are computed, and a hyperplane is fitted that predicts the side of the smaller
+error, weighted by the difference. A new decision is kept only where it lowers the error of
+descriptors held out from the fit. Then the leaves exchange atoms and the
 dictionary follows, for the descriptors that they have now.
 """
 
@@ -152,7 +152,7 @@ class _Sweep:
             threshold,
         ):
             return False
-        # Judged once more as the integers that it becomes.
+        # Compared once more as the integers that it becomes.
         better = Tree.from_floats(vector[None], threshold)
         rows = Descriptors.of(self.descriptors[held_out])
         kept, lost = (float(gains[held_out] @ tree.route(rows)) for tree in (better, current))

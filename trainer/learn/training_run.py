@@ -1,4 +1,8 @@
-"""Algorithm 2 in earnest: with a checkpoint on disk, and in turns with the tree's refinement."""
+"""A run of Algorithm 2 that can be resumed from disk and that may refine the tree.
+
+After every iteration the state goes to the checkpoint. Sweeps of refinement follow the
+last iteration, in turns with the codes.
+"""
 
 import logging
 from dataclasses import asdict, dataclass, replace
@@ -76,7 +80,7 @@ def _learn(
     last = state
     checkpoint = _checkpoint(descriptors, hash_, settings)
     if checkpoint and (last := checkpoint.load()):
-        logger.info("going on after iteration %d of %s", last.iteration, checkpoint.path)
+        logger.info("resuming after iteration %d of %s", last.iteration, checkpoint.path)
 
     def keep(state: TrainingState) -> None:
         nonlocal last

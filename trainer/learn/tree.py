@@ -19,7 +19,7 @@ __all__ = ["TreeSettings", "build_tree"]
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """Depth, rounds of 2-means per split, and the radius at which a piece is not split."""
+    """Depth, rounds of 2-means per split, and the radius within which a node is not split."""
 
     depth: int
     rounds: int = 2

@@ -1,4 +1,4 @@
-"""What training costs: tree and dictionary, for more and more descriptors.
+"""What training costs: tree and dictionary, by the number of descriptors.
 
 The paper trains on two million. Time per descriptor should not grow with their number:
 every step is a pass over the descriptors, or sorts within a leaf.
@@ -53,12 +53,12 @@ class TrainingCost:
 
     @property
     def seconds(self) -> float:
-        """Tree and dictionary together."""
+        """Seconds for tree and dictionary together."""
         return self.tree_seconds + self.dictionary_seconds
 
     @property
     def microseconds_each(self) -> float:
-        """Per descriptor: constant if the cost grows linearly."""
+        """Microseconds per descriptor, constant if the cost grows linearly."""
         return 1e6 * self.seconds / self.n_descriptors
 
 

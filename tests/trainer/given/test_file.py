@@ -31,9 +31,9 @@ from trainer.given.file import GroupsFile, read_groups
 )
 def test_groups_that_do_not_fit_are_refused(tmp_path: Path, document: object, message: str) -> None:
     path = write_json(tmp_path / "g.json", document)
-    with pytest.raises(ConfigError, match=message) as refusal:
+    with pytest.raises(ConfigError, match=message) as caught:
         read_groups(GroupsFile(path, 8, 3))
-    assert str(path) in str(refusal.value)
+    assert str(path) in str(caught.value)
 
 
 def test_costs_and_greed_do_not_go_together(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def sweep_atoms(
 
     users (n·m,) are positions in the flat values, those of atom k at
     [starts[k], starts[k + 1]); residuals (n, d) are x - Wz and stay so; values (n, m);
-    dictionary (K, d), whose atoms end at unit norm unless nobody uses them. `rounds`
+    dictionary (K, d), whose atoms end at unit norm unless no code uses them. `rounds`
     is the number of power iterations, the first with the current coefficients.
     """
     nonzeros, width = values.shape[1], dictionary.shape[1]

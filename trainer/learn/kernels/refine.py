@@ -201,21 +201,21 @@ def refit_decision(
     norms: Float32Array,
     gains: Float32Array,
     fitted: Int32Array,
-    judges: Int32Array,
+    held_out: Int32Array,
     ridges: Float64Array,
     vector: Float32Array,
     threshold: Float32Array,
 ) -> bool:
-    """A better decision for one node, if the judges agree that it is one.
+    """A better decision for one node, if it is better on the held-out members too.
 
-    descriptors (n, d); norms and gains (n,); fitted and judges are members of the
+    descriptors (n, d); norms and gains (n,); fitted and held_out are members of the
     node; ridges fall, each fit starts from the one before. vector (d,) and threshold
-    (1,) are overwritten by the decision that gains most among the judges; False: kept.
+    (1,) are overwritten by the decision that gains most on the held-out ones; False: kept.
     """
     width = descriptors.shape[1]
     units = _unit_rows(descriptors, norms, fitted)
-    judging = _unit_rows(descriptors, norms, judges)
-    own, theirs = gains[fitted], gains[judges]
+    held_out_rows = _unit_rows(descriptors, norms, held_out)
+    own, held_out_gains = gains[fitted], gains[held_out]
     total = 0.0
     for i in range(own.shape[0]):
         total += abs(own[i])
@@ -227,7 +227,7 @@ def refit_decision(
     curvatures, slopes = np.empty_like(own), np.empty_like(own)
     coefficients = np.zeros(width + 1, np.float64)
     candidate = np.empty(width, np.float32)
-    best = _gain(judging, theirs, vector, threshold[0])
+    best = _gain(held_out_rows, held_out_gains, vector, threshold[0])
     better = False
     for step in range(ridges.shape[0]):
         _logistic_slopes(centred, own, scale, coefficients, curvatures, slopes)
@@ -235,7 +235,7 @@ def refit_decision(
         if not _direction(coefficients, candidate):
             continue
         cut = _best_cut(_project(units, candidate), own)
-        found = _gain(judging, theirs, candidate, cut)
+        found = _gain(held_out_rows, held_out_gains, candidate, cut)
         if found > best:
             best, better = found, True
             vector[:] = candidate

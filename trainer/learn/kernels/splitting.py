@@ -88,7 +88,7 @@ def split_node(
 
     Centres start by farthest insertion: the member farthest from the mean, then the
     one farthest from it. Returns how many went left and the threshold; `members` is
-    reordered, left side first. A piece within `radius` of its mean, or one whose
+    reordered, left side first. A node within `radius` of its mean, or one whose
     members all have the same angle, is not split: all go left and `vector` stays zero.
     """
     n, width = members.shape[0], descriptors.shape[1]
