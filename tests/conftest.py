@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import drawings, processes
+from tests.support.training import SMALL
 from trainer.cli import main
 
 # Properties are tried with the same examples in every run, and on a busy machine too; new
@@ -16,7 +17,6 @@ settings.register_profile("explore", deadline=None)
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.load_profile("fixed")
 
-SMALL = ("--samples", "6000", "--atoms", "64", "--nonzeros", "3", "--iterations", "3")
 
 # A shell that starts the tests in the background has SIGINT ignored, which all processes
 # below would inherit: those that a test interrupts would never end.

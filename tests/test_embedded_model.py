@@ -9,7 +9,7 @@ import pytest
 from service.engine import Engine
 from service.settings import EMBEDDED_MODELS
 from trainer.cli import main
-from trainer.dataset import scan
+from trainer.data.dataset import scan
 from trainer.evaluate import evaluate
 
 BUNDLE = EMBEDDED_MODELS / "caltech101" / "1"

@@ -3,23 +3,20 @@
 import argparse
 import json
 import logging
-import os
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from service.engine import Engine, LeafcodeError, write_bundle
-from service.engine.bundle import MODEL_NAME
-from trainer.baseline import OmpDictionary, measure_baseline
-from trainer.dataset import Dataset, LabelledImage, scan
-from trainer.errors import ConfigError, DataError, MeasurementError
-from trainer.evaluate import evaluate
-from trainer.fit import WorkFiles, fit
-from trainer.options import BASELINE_SETTINGS, add_settings, chosen_settings
+from trainer.config import FitConfig, load_config
+from trainer.data.dataset import Dataset, scan
+from trainer.data.sampling import log_unreadable
+from trainer.errors import ConfigError, MeasurementError
+from trainer.evaluate import choose_test_images, evaluate
+from trainer.exact.baseline import OmpDictionary, measure_baseline
+from trainer.fit import WorkFiles, check_target, fit, next_version, scratch_folder
 from trainer.report import (
     describe_bundle,
     evaluation_text,
@@ -27,7 +24,6 @@ from trainer.report import (
     inspection_text,
     patches_text,
     refinement_text,
-    shortened,
     training_text,
 )
 from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
@@ -39,11 +35,11 @@ from trainer.reproduce.speed.report import in_place_of_section, markdown_section
 from trainer.reproduce.speed.run import EMBEDDED_MODELS, Sources, measure_speed
 from trainer.reproduce.speed.settings import SpeedSettings
 from trainer.reproduce.training import TrainingCostSettings, measure_training
-from trainer.sampling import log_unreadable
+from trainer.settings import Settings
 
 __all__ = ["main"]
 
-Settings = TypeVar("Settings", bound=Any)
+Numbers = TypeVar("Numbers", bound=Any)
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +53,26 @@ _BASELINE_EXAMPLES = """examples:
   python -m trainer baseline photos --train-per-class 30
   python -m trainer baseline photos --train-per-class 30 --dictionary ksvd --config settings.toml
 """
+
+# What matters to a pipeline without a tree.
+_BASELINE_SETTINGS = frozenset(
+    {
+        "samples",
+        "atoms",
+        "nonzeros",
+        "iterations",
+        "descriptor",
+        "max_side",
+        "sign_rule",
+        "classifier",
+        "regularisation",
+        "folds",
+        "seed",
+        "train_per_class",
+        "split_seed",
+        "exclude",
+    }
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m trainer", description="Train and judge Leafcode bundles."
+        prog="python -m trainer", description="Train and evaluate Leafcode bundles."
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_fit(commands)
@@ -87,8 +103,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_baseline(commands)
     _add_reproduce(commands)
     inspect = commands.add_parser("inspect", help="check a bundle and show what is in it")
-    inspect.add_argument("bundle", type=Path, help="version folder, such as models/photos/1")
-    inspect.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_bundle(inspect)
+    _add_json(inspect)
     inspect.set_defaults(run=_inspect)
     return parser
 
@@ -100,28 +116,41 @@ def _add_fit(commands: Any) -> None:
         epilog=_FIT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("images", type=Path, help="folder with one sub-folder of images a class")
-    parser.add_argument("--out", type=Path, required=True, help="MODELS/NAME, gets a new version")
+    _add_images(parser)
     parser.add_argument(
-        "--checkpoint", type=Path, help="file to resume an interrupted run from, removed at the end"
+        "--out", type=Path, required=True, metavar="MODELS/NAME", help="gets a new version"
     )
     parser.add_argument(
-        "--scratch", type=Path, help="folder for descriptors that do not fit in memory [memory]"
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="file to resume an interrupted run from, removed at the end",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_settings(parser)
+    parser.add_argument(
+        "--scratch",
+        type=Path,
+        metavar="FOLDER",
+        help="folder for descriptors that do not fit in memory [memory]",
+    )
+    _add_json(parser)
+    _add_config(parser, FitConfig.model_fields.keys() - {"pyramid", "card"})
     parser.set_defaults(run=_fit)
 
 
 def _add_evaluate(commands: Any) -> None:
     parser = commands.add_parser("evaluate", help="measure a bundle on a folder of images")
-    parser.add_argument("bundle", type=Path, help="version folder, such as models/photos/1")
-    parser.add_argument("images", type=Path, help="folder with one sub-folder of images a class")
-    parser.add_argument("--split-seed", type=int, help="test only on images outside this split")
+    _add_bundle(parser)
+    _add_images(parser)
     parser.add_argument(
-        "--train-per-class", type=int, help="training images of the split [as in the bundle]"
+        "--split-seed", type=int, metavar="N", help="test only on images outside this split"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--train-per-class",
+        type=int,
+        metavar="N",
+        help="training images of the split [as in the bundle]",
+    )
+    _add_json(parser)
     parser.set_defaults(run=_evaluate)
 
 
@@ -132,40 +161,173 @@ def _add_baseline(commands: Any) -> None:
         epilog=_BASELINE_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("images", type=Path, help="folder with one sub-folder of images a class")
+    _add_images(parser)
     parser.add_argument(
         "--dictionary",
         choices=get_args(OmpDictionary),
         default="spams",
         help="online learning by SPAMS, or K-SVD in turns with OMP [spams]",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_settings(parser, BASELINE_SETTINGS)
+    _add_json(parser)
+    _add_config(parser, _BASELINE_SETTINGS)
     parser.set_defaults(run=_baseline)
+
+
+def _add_bundle(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", type=Path, help="version folder, such as models/photos/1")
+
+
+def _add_images(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("images", type=Path, help="folder with one sub-folder of images a class")
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_config(parser: argparse.ArgumentParser, names: Collection[str]) -> None:
+    """`--config`, and an option for each of the named settings of a fit."""
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="TOML file with any settings of a fit"
+    )
+    FitConfig.add_options(parser.add_argument_group("settings (defaults in brackets)"), names)
+
+
+def _chosen_config(options: argparse.Namespace) -> FitConfig:
+    """Defaults, then `--config`, then what was given on the command line."""
+    return load_config(options.config, FitConfig.given(options))
 
 
 def _add_reproduce(commands: Any) -> None:
     parser = commands.add_parser("reproduce", help="run an experiment of the paper")
     experiments = parser.add_subparsers(required=True, metavar="experiment")
-    patches = experiments.add_parser(
-        "patches", help="what the groups look like (section 3.1): figure and statistics"
+    patches = _add_experiment(
+        experiments,
+        "patches",
+        PatchSettings,
+        "folder of photographs",
+        "what the groups look like (section 3.1): figure and statistics",
     )
-    patches.add_argument("--data", type=Path, required=True, help="folder of photographs")
-    patches.add_argument("--out", type=Path, default=Path("patches.png"), help="[patches.png]")
-    _add_numbers(patches, PatchSettings())
+    patches.add_argument(
+        "--out",
+        type=Path,
+        default=Path("patches.png"),
+        metavar="FILE",
+        help="figure to write [patches.png]",
+    )
     patches.set_defaults(run=_reproduce_patches)
-    training = experiments.add_parser(
-        "training", help="what training costs for more and more descriptors"
+    training = _add_experiment(
+        experiments,
+        "training",
+        TrainingCostSettings,
+        "folder with one sub-folder of images a class",
+        "what training costs for more and more descriptors",
     )
-    training.add_argument("--data", type=Path, required=True, help="one sub-folder a class")
-    _add_numbers(training, TrainingCostSettings())
     training.set_defaults(run=_reproduce_training)
-    refinement = experiments.add_parser(
-        "refinement", help="coding error of the plain tree, the refined tree and OMP"
+    refinement = _add_experiment(
+        experiments,
+        "refinement",
+        RefinementSettings,
+        "folder with one sub-folder of images a class",
+        "coding error of the plain tree, the refined tree and OMP",
     )
-    refinement.add_argument("--data", type=Path, required=True, help="one sub-folder a class")
-    _add_numbers(refinement, RefinementSettings())
     refinement.set_defaults(run=_reproduce_refinement)
+    _add_benchmarks(experiments)
+
+
+def _add_experiment(
+    experiments: Any, name: str, settings: type[Settings], data: str, explanation: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = experiments.add_parser(name, help=explanation)
+    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help=data)
+    _add_json(parser)
+    settings.add_options(parser.add_argument_group("settings (defaults in brackets)"))
+    return parser
+
+
+def _reproduce_patches(options: argparse.Namespace) -> None:
+    study = study_patches(options.data, PatchSettings.of(PatchSettings.given(options)))
+    draw_figure(study).save(options.out)
+    if options.json:
+        print(json.dumps({"figure": str(options.out), "ours": study.figures(), "paper": PAPER}))
+    else:
+        print(patches_text(study.figures(), PAPER, options.out))
+
+
+def _reproduce_training(options: argparse.Namespace) -> None:
+    settings = TrainingCostSettings.of(TrainingCostSettings.given(options))
+    costs = measure_training(options.data, settings)
+    if options.json:
+        print(json.dumps({"costs": [asdict(cost) for cost in costs]}))
+    else:
+        print(training_text(costs))
+
+
+def _reproduce_refinement(options: argparse.Namespace) -> None:
+    settings = RefinementSettings.of(RefinementSettings.given(options))
+    errors = measure_refinement(options.data, settings)
+    print(json.dumps(errors) if options.json else refinement_text(errors))
+
+
+def _fit(options: argparse.Namespace) -> None:
+    config = _chosen_config(options)
+    check_target(options.out)
+    dataset = scan(options.images, config.exclude)
+    _log_skipped(dataset)
+    version = next_version(options.out)
+    with scratch_folder(options.scratch) as scratch:
+        files = WorkFiles(options.checkpoint, scratch)
+        bundle = fit(dataset, config, options.out.name, version, files)
+    folder = options.out / str(version)
+    manifest = write_bundle(bundle, folder)
+    if options.checkpoint:
+        options.checkpoint.unlink(missing_ok=True)
+    if options.json:
+        print(json.dumps({"bundle": str(folder), "digest": manifest.digest, **manifest.quality}))
+    else:
+        print(fit_text(manifest, folder))
+
+
+def _log_skipped(dataset: Dataset) -> None:
+    if dataset.skipped:
+        logger.warning(
+            "%d files are not named like images and are skipped, the first is %s",
+            len(dataset.skipped),
+            dataset.skipped[0],
+        )
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    engine = Engine.load(options.bundle)
+    split = (options.split_seed, options.train_per_class)
+    images = choose_test_images(engine, scan(options.images), *split)
+    evaluation = evaluate(engine, images)
+    log_unreadable(evaluation.unreadable)
+    print(json.dumps(evaluation.to_json()) if options.json else evaluation_text(evaluation))
+
+
+def _baseline(options: argparse.Namespace) -> None:
+    config = _chosen_config(options)
+    dataset = scan(options.images, config.exclude)
+    _log_skipped(dataset)
+    evaluation = measure_baseline(dataset, config, options.dictionary)
+    if options.json:
+        facts = {"coder": "omp", "dictionary": options.dictionary}
+        print(json.dumps({**facts, **evaluation.to_json()}))
+    else:
+        print(f"OMP with a dictionary by {options.dictionary}")
+        print(evaluation_text(evaluation))
+
+
+def _inspect(options: argparse.Namespace) -> None:
+    engine = Engine.load(options.bundle)
+    print(json.dumps(describe_bundle(engine)) if options.json else inspection_text(engine))
+
+
+# --- benchmarks of the engine and the service ------------------------------------------------
+
+
+def _add_benchmarks(experiments: Any) -> None:
     _add_speed(experiments)
     stress = experiments.add_parser(
         "soak", help="kill a worker of the service again and again while requests go on"
@@ -211,13 +373,13 @@ def _add_numbers(parser: argparse.ArgumentParser, defaults: Any) -> None:
         parser.add_argument(
             f"--{name.replace('_', '-')}", type=int, default=default, help=f"[{default}]"
         )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_json(parser)
 
 
-def _numbers(options: argparse.Namespace, kind: type[Settings]) -> Settings:
+def _numbers(options: argparse.Namespace, kind: type[Numbers]) -> Numbers:
     """What the options that `_add_numbers` made say."""
     names = [field.name for field in fields(kind)]
-    settings: Settings = kind(**{name: getattr(options, name) for name in names})
+    settings: Numbers = kind(**{name: getattr(options, name) for name in names})
     return settings
 
 
@@ -250,154 +412,3 @@ def _reloads(options: argparse.Namespace) -> None:
     print(json.dumps(asdict(result)) if options.json else reloads_text(result))
     if faults := result.faults():
         raise MeasurementError("; ".join(faults))
-
-
-def _reproduce_refinement(options: argparse.Namespace) -> None:
-    settings = _numbers(options, RefinementSettings)
-    errors = measure_refinement(options.data, settings)
-    print(json.dumps(errors) if options.json else refinement_text(errors))
-
-
-def _reproduce_training(options: argparse.Namespace) -> None:
-    settings = _numbers(options, TrainingCostSettings)
-    costs = measure_training(options.data, settings)
-    if options.json:
-        print(json.dumps({"costs": [asdict(cost) for cost in costs]}))
-    else:
-        print(training_text(costs))
-
-
-def _reproduce_patches(options: argparse.Namespace) -> None:
-    settings = _numbers(options, PatchSettings)
-    study = study_patches(options.data, settings)
-    draw_figure(study).save(options.out)
-    if options.json:
-        print(json.dumps({"figure": str(options.out), "ours": study.figures(), "paper": PAPER}))
-    else:
-        print(patches_text(study.figures(), PAPER, options.out))
-
-
-def _fit(options: argparse.Namespace) -> None:
-    config = chosen_settings(options)
-    _check_target(options.out)
-    dataset = scan(options.images, config.exclude)
-    _log_skipped(dataset)
-    version = _next_version(options.out)
-    with _scratch_folder(options.scratch) as scratch:
-        files = WorkFiles(options.checkpoint, scratch)
-        bundle = fit(dataset, config, options.out.name, version, files)
-    folder = options.out / str(version)
-    manifest = write_bundle(bundle, folder)
-    if options.checkpoint:
-        options.checkpoint.unlink(missing_ok=True)
-    if options.json:
-        print(json.dumps({"bundle": str(folder), "digest": manifest.digest, **manifest.quality}))
-    else:
-        print(fit_text(manifest, folder))
-
-
-@contextmanager
-def _scratch_folder(parent: Path | None) -> Iterator[Path | None]:
-    """A folder of our own below `parent`, gone afterwards."""
-    if parent is None:
-        yield None
-        return
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise ConfigError(f"--scratch {parent} is not a writable folder")
-    with tempfile.TemporaryDirectory(prefix="leafcode-", dir=parent) as folder:
-        yield Path(folder)
-
-
-def _check_target(out: Path) -> None:
-    """Refuse a target that cannot be written before hours go into training."""
-    if not MODEL_NAME.fullmatch(out.name):
-        raise ConfigError(
-            f"--out ends in {out.name!r}, expected a model name of letters, digits, . _ and -"
-        )
-    existing = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise ConfigError(f"--out {out} cannot be created: {existing} is not a writable folder")
-
-
-def _next_version(out: Path) -> int:
-    taken = [int(path.name) for path in out.glob("*") if path.name.isdecimal()]
-    return max(taken, default=0) + 1
-
-
-def _log_skipped(dataset: Dataset) -> None:
-    if dataset.skipped:
-        logger.warning(
-            "%d files are not named like images and are skipped, the first is %s",
-            len(dataset.skipped),
-            dataset.skipped[0],
-        )
-
-
-def _evaluate(options: argparse.Namespace) -> None:
-    engine = Engine.load(options.bundle)
-    images = _test_images(engine, scan(options.images), options)
-    evaluation = evaluate(engine, images)
-    log_unreadable(evaluation.unreadable)
-    print(json.dumps(evaluation.to_json()) if options.json else evaluation_text(evaluation))
-
-
-def _baseline(options: argparse.Namespace) -> None:
-    config = chosen_settings(options)
-    dataset = scan(options.images, config.exclude)
-    _log_skipped(dataset)
-    evaluation = measure_baseline(dataset, config, options.dictionary)
-    if options.json:
-        facts = {"coder": "omp", "dictionary": options.dictionary}
-        print(json.dumps({**facts, **evaluation.to_json()}))
-    else:
-        print(f"OMP with a dictionary by {options.dictionary}")
-        print(evaluation_text(evaluation))
-
-
-def _test_images(
-    engine: Engine, found: Dataset, options: argparse.Namespace
-) -> tuple[LabelledImage, ...]:
-    """All images of the bundle's labels, or those outside the training part of a split."""
-    left_out = sorted(set(found.labels) - set(engine.labels))
-    if left_out:
-        logger.warning("left out, not among the bundle's labels: %s", shortened(left_out))
-    dataset = found.restricted_to(engine.labels)
-    if not dataset.images:
-        raise DataError(f"{found.root} has no images of the bundle's {len(engine.labels)} labels")
-    if options.split_seed is None:
-        if _trained_on_split(engine):
-            logger.warning("all images are tested; --split-seed leaves the training images out")
-        return dataset.images
-    split = dataset.split(_train_per_class(engine, options), options.split_seed)
-    if dataset.fingerprint(split.train) == engine.manifest.provenance.get("training_files_sha256"):
-        logger.info("the training images left out are exactly those of the bundle")
-    else:
-        logger.warning(
-            "this split's training images are not the bundle's: it may have seen test images"
-        )
-    if not split.test:
-        raise DataError(f"{found.root} has no images outside the training part of the split")
-    return split.test
-
-
-def _trained_on_split(engine: Engine) -> bool:
-    return _settings_of(engine).get("train_per_class") is not None
-
-
-def _train_per_class(engine: Engine, options: argparse.Namespace) -> int:
-    count = options.train_per_class or _settings_of(engine).get("train_per_class")
-    if not isinstance(count, int) or count < 1:
-        raise ConfigError(
-            "the bundle was not trained on a split, so --split-seed needs --train-per-class"
-        )
-    return count
-
-
-def _settings_of(engine: Engine) -> dict[str, object]:
-    settings = engine.manifest.provenance.get("settings")
-    return settings if isinstance(settings, dict) else {}
-
-
-def _inspect(options: argparse.Namespace) -> None:
-    engine = Engine.load(options.bundle)
-    print(json.dumps(describe_bundle(engine)) if options.json else inspection_text(engine))

@@ -2,7 +2,7 @@
 
 `fit` builds the tree and runs Algorithm 2, `transform` is the engine's walk, look-up and
 small product, on input of any width. Sizes left at None follow the data, as those of
-scikit-learn's own estimators do; sizes that were asked for are kept or refused.
+scikit-learn's own estimators do; sizes that were asked for are kept or rejected.
 """
 
 from dataclasses import replace
@@ -20,9 +20,9 @@ from service.engine.arrays import Float32Array, Float64Array
 from service.engine.coding import Coder, Codes
 from service.engine.tree import Tree, norms_of
 from trainer.config import FitConfig
-from trainer.dictionary import DictionaryUpdate
-from trainer.train import CodeSettings, learn_codes
-from trainer.tree_building import TreeSettings, build_tree
+from trainer.learn.algorithm2 import CodeSettings, learn_codes
+from trainer.learn.dictionary import DictionaryUpdate
+from trainer.learn.tree import TreeSettings, build_tree
 
 __all__ = ["Samples", "TreeSparseCoder"]
 
@@ -46,7 +46,7 @@ class TreeSparseCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     n_iter : iterations of Algorithm 2.
     dictionary_update : "least-squares" or "ksvd".
     rounds : rounds of 2-means per split of the tree.
-    radius : pieces within this distance of their mean are not split.
+    radius : nodes within this distance of their mean are not split.
     random_state : draws the samples that become the first atoms.
 
     Attributes
@@ -194,7 +194,7 @@ def _automatic_depth(n_samples: int) -> int:
 
 def _safe_samples(validated: Samples) -> Float32Array:
     """Samples as float32 whose norms are finite; those too short for one become zero."""
-    with np.errstate(over="ignore"):  # becomes infinite, which is refused by its norm
+    with np.errstate(over="ignore"):  # becomes infinite, which its norm reveals
         samples: Float32Array = validated.astype(np.float32, copy=False)
     norms = norms_of(samples)
     if not np.isfinite(norms).all():

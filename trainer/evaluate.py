@@ -1,5 +1,6 @@
 """Accuracy of an engine on labelled images, by the metric of the paper's tables."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,13 +10,15 @@ import numpy.typing as npt
 from service.engine import Engine, ImageError
 from service.engine.arrays import Float32Array
 from service.engine.classifier import probabilities
-from trainer.classifier_fit import mean_class_accuracy
-from trainer.dataset import LabelledImage
-from trainer.errors import DataError
+from trainer.data.dataset import Dataset, LabelledImage, shortened
+from trainer.data.sampling import UnreadableImage
+from trainer.errors import ConfigError, DataError
+from trainer.learn.classifier import class_accuracies, mean_class_accuracy
 from trainer.parallel import map_ordered
-from trainer.sampling import UnreadableImage
 
-__all__ = ["Evaluation", "evaluate", "judge"]
+__all__ = ["Evaluation", "choose_test_images", "evaluate", "evaluate_scores"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,45 @@ class Evaluation:
         }
 
 
+def choose_test_images(
+    engine: Engine, found: Dataset, split_seed: int | None, train_per_class: int | None
+) -> tuple[LabelledImage, ...]:
+    """All images of the bundle's labels, or those outside the training part of a split.
+
+    `train_per_class` None: as many as the bundle was trained on.
+    """
+    left_out = sorted(set(found.labels) - set(engine.labels))
+    if left_out:
+        logger.warning("left out, not among the bundle's labels: %s", shortened(left_out))
+    dataset = found.restricted_to(engine.labels)
+    if not dataset.images:
+        raise DataError(f"{found.root} has no images of the bundle's {len(engine.labels)} labels")
+    count = train_per_class or _settings_of(engine).get("train_per_class")
+    if split_seed is None:
+        if count is not None:
+            logger.warning("all images are tested; --split-seed leaves the training images out")
+        return dataset.images
+    if not isinstance(count, int) or count < 1:
+        raise ConfigError(
+            "the bundle was not trained on a split, so --split-seed needs --train-per-class"
+        )
+    split = dataset.split(count, split_seed)
+    if dataset.fingerprint(split.train) == engine.manifest.provenance.get("training_files_sha256"):
+        logger.info("the training images left out are exactly those of the bundle")
+    else:
+        logger.warning(
+            "this split's training images are not the bundle's: it may have seen test images"
+        )
+    if not split.test:
+        raise DataError(f"{found.root} has no images outside the training part of the split")
+    return split.test
+
+
+def _settings_of(engine: Engine) -> dict[str, object]:
+    settings = engine.manifest.provenance.get("settings")
+    return settings if isinstance(settings, dict) else {}
+
+
 def evaluate(engine: Engine, images: Sequence[LabelledImage]) -> Evaluation:
     """Classify every image from its bytes, as the service does."""
 
@@ -63,10 +105,10 @@ def evaluate(engine: Engine, images: Sequence[LabelledImage]) -> Evaluation:
     )
     unreadable = tuple(r for r in results if isinstance(r, UnreadableImage))
     scale = engine.config.probability_scale
-    return judge(np.stack(rows), labels, engine.labels, scale, unreadable)
+    return evaluate_scores(np.stack(rows), labels, engine.labels, scale, unreadable)
 
 
-def judge(
+def evaluate_scores(
     scores: Float32Array,
     labels: npt.NDArray[np.int64],
     names: Sequence[str],
@@ -75,12 +117,11 @@ def judge(
 ) -> Evaluation:
     """Figures of scores (n, n_labels) for images whose true labels (n,) are known."""
     predicted = scores.argmax(axis=1)
+    tested = [names[label] for label in np.unique(labels)]
+    accuracies = class_accuracies(predicted, labels).tolist()
     chances = probabilities(scores, probability_scale)[np.arange(len(labels)), labels]
     return Evaluation(
-        class_accuracy={
-            names[label]: float((predicted[labels == label] == label).mean())
-            for label in np.unique(labels)
-        },
+        class_accuracy=dict(zip(tested, accuracies, strict=True)),
         mean_class_accuracy=mean_class_accuracy(predicted, labels),
         accuracy=float((predicted == labels).mean()),
         log_loss=float(-np.log(np.maximum(chances, 1e-300)).mean()),

@@ -1,9 +1,12 @@
 """`fit`: from a folder of images to a bundle, one named step after the other."""
 
 import logging
+import os
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,24 +15,34 @@ import numpy as np
 
 from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.arrays import Float32Array
+from service.engine.bundle import MODEL_NAME
 from service.engine.classifier import LinearClassifier
 from service.engine.hashing import Hash, HashFunction
-from trainer.classifier_fit import ClassifierSettings, FittedClassifier, fit_classifier
 from trainer.config import FitConfig
-from trainer.dataset import Dataset, LabelledImage, Split
+from trainer.data.dataset import Dataset, LabelledImage, Split
+from trainer.data.sampling import Sample, SampleSettings, log_unreadable, sample_descriptors
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate import evaluate
-from trainer.given_codes import GroupsFile, learn_given_codes, read_groups
-from trainer.groups import GroupStructure
-from trainer.hashing import HashSettings, build_hash, glue_buckets
-from trainer.learning import RunSettings, learn_hash_codes, learn_tree_codes
+from trainer.given.codes import learn_given_codes
+from trainer.given.file import GroupsFile, read_groups
+from trainer.given.groups import GroupStructure
+from trainer.learn.algorithm2 import CodeSettings, LearnedCodes
+from trainer.learn.classifier import ClassifierSettings, FittedClassifier, fit_classifier
+from trainer.learn.hashing import HashSettings, build_hash, glue_buckets
+from trainer.learn.training_run import RunSettings, learn_hash_codes, learn_tree_codes
+from trainer.learn.tree import TreeSettings, build_tree
 from trainer.parallel import map_ordered
 from trainer.probes import make_probes
-from trainer.sampling import Sample, SampleSettings, log_unreadable, sample_descriptors
-from trainer.train import CodeSettings, LearnedCodes
-from trainer.tree_building import TreeSettings, build_tree
 
-__all__ = ["WorkFiles", "bundle_of", "fit", "training_split"]
+__all__ = [
+    "WorkFiles",
+    "bundle_of",
+    "check_target",
+    "fit",
+    "next_version",
+    "scratch_folder",
+    "training_split",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +70,7 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Model:
-    """Everything that was learned, on its way into a bundle."""
+    """Everything that was learned and that a bundle is made of."""
 
     extractor: FeatureExtractor
     learned: LearnedCodes
@@ -102,8 +115,37 @@ def fit(
     return Bundle(manifest, bundle.tensors)
 
 
+@contextmanager
+def scratch_folder(parent: Path | None) -> Iterator[Path | None]:
+    """A new folder below `parent` that is removed afterwards; None without a parent."""
+    if parent is None:
+        yield None
+        return
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ConfigError(f"--scratch {parent} is not a writable folder")
+    with tempfile.TemporaryDirectory(prefix="leafcode-", dir=parent) as folder:
+        yield Path(folder)
+
+
+def check_target(out: Path) -> None:
+    """Reject a target that cannot be written, before hours of training."""
+    if not MODEL_NAME.fullmatch(out.name):
+        raise ConfigError(
+            f"--out ends in {out.name!r}, expected a model name of letters, digits, . _ and -"
+        )
+    existing = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise ConfigError(f"--out {out} cannot be created: {existing} is not a writable folder")
+
+
+def next_version(out: Path) -> int:
+    """One more than the highest version in the folder `out`, which need not exist."""
+    taken = [int(path.name) for path in out.glob("*") if path.name.isdecimal()]
+    return max(taken, default=0) + 1
+
+
 def _plan(config: FitConfig, files: WorkFiles) -> _Plan:
-    """Groups are read first: a file that does not fit must not cost an hour."""
+    """The plan of a run. A file of groups is read here, so that a wrong one fails at once."""
     if config.given_groups is None:
         return _Plan(config, None, files.checkpoint)
     if files.checkpoint is not None:
@@ -113,7 +155,7 @@ def _plan(config: FitConfig, files: WorkFiles) -> _Plan:
 
 
 def training_split(dataset: Dataset, config: FitConfig) -> Split:
-    """The images to train on and those to test on; classes that cannot be learned are refused."""
+    """The images to train on and those to test on; classes that cannot be learned are rejected."""
     if len(dataset.labels) < 2:
         raise DataError(
             f"{dataset.root} has one class ({dataset.labels[0]}), "

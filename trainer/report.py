@@ -8,6 +8,7 @@ import numpy as np
 from service.engine import Engine, Manifest
 from service.engine.hashing import Hash
 from service.engine.tree import Tree
+from trainer.data.dataset import shortened
 from trainer.evaluate import Evaluation
 from trainer.reproduce.training import TrainingCost
 
@@ -18,11 +19,9 @@ __all__ = [
     "inspection_text",
     "patches_text",
     "refinement_text",
-    "shortened",
 ]
 
 _WORST_CLASSES = 10
-_SHOWN_NAMES = 6
 
 
 def evaluation_text(evaluation: Evaluation) -> str:
@@ -141,9 +140,3 @@ def _rounded(value: object) -> object:
     if isinstance(value, list):
         return ", ".join(str(_rounded(item)) for item in value) or "-"
     return f"{value:.4g}" if isinstance(value, float) else value
-
-
-def shortened(names: Sequence[str]) -> str:
-    """The first few of many names."""
-    more = len(names) - _SHOWN_NAMES
-    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,6 +1,7 @@
 """The trainer's commands as a person types them, good and bad."""
 
 import json
+import logging
 import shutil
 import signal
 import subprocess
@@ -14,9 +15,9 @@ from PIL import Image
 
 from service.engine import Engine
 from service.engine.bundle import TENSORS_FILE, read_bundle
-from tests.conftest import SMALL
 from tests.support import drawings
 from tests.support.processes import environment
+from tests.support.training import SMALL
 from trainer.cli import main
 
 
@@ -55,15 +56,14 @@ def test_fit_writes_the_next_version(
 @pytest.mark.parametrize(
     "options",
     [
-        ("--classifier", "logistic"),
-        ("--sign-rule", "split"),
-        ("--sign-rule", "raw"),
-        ("--depth", "2", "--radius", "0.2", "--seed", "3"),
+        ("--classifier", "logistic", "--sign-rule", "split"),
+        ("--sign-rule", "raw", "--depth", "2", "--radius", "0.2", "--seed", "3"),
         ("--groups", "20", "--dictionary-update", "ksvd"),
         ("--refinements", "1"),
         ("--hash", "tanh"),
         ("--hash", "sine", "--directions", "random", "--smallest-bucket", "5"),
     ],
+    ids=" ".join,
 )
 def test_fit_options_give_bundles_that_load(
     drawn_images: Path, tmp_path: Path, options: tuple[str, ...]
@@ -77,6 +77,7 @@ def test_fit_options_give_bundles_that_load(
 @pytest.mark.parametrize(
     "options",
     [(), ("--group-search", "greedy"), ("--hash", "tanh", "--depth", "4")],
+    ids=["tree", "greedy", "hash"],
 )
 def test_fit_with_given_groups_gives_a_bundle_whose_leaves_use_them(
     drawn_images: Path, tmp_path: Path, options: tuple[str, ...]
@@ -130,22 +131,20 @@ def test_evaluate_gives_the_figures_that_fit_recorded(
 
 
 def test_evaluate_leaves_out_unknown_folders_and_says_so(
-    trained_bundle: Path, tmp_path: Path
+    drawn_images: Path,
+    trained_bundle: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    images = drawings.write_dataset(tmp_path / "images")
+    caplog.set_level(logging.INFO)
+    images = tmp_path / "images"
+    shutil.copytree(drawn_images, images)
     shutil.copytree(images / "disc", images / "BACKGROUND")
-    command = [sys.executable, "-m", "trainer", "evaluate", str(trained_bundle), str(images)]
-    done = subprocess.run(
-        [*command, "--split-seed", "0"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment(),
-        timeout=120,
-    )
-    assert "left out, not among the bundle's labels: BACKGROUND" in done.stderr
-    assert "the training images left out are exactly those of the bundle" in done.stderr
-    assert "16 images of 4 classes" in done.stdout
+    assert main(["evaluate", str(trained_bundle), str(images), "--split-seed", "0"]) == 0
+    assert "left out, not among the bundle's labels: BACKGROUND" in caplog.text
+    assert "the training images left out are exactly those of the bundle" in caplog.text
+    assert "16 images of 4 classes" in capsys.readouterr().out
 
 
 def test_evaluate_warns_of_another_split(
@@ -260,9 +259,8 @@ def test_fit_names_and_counts_unreadable_files_and_goes_on(
     assert read_bundle(out / "1").manifest.provenance["n_unreadable"] == 2
 
 
-def test_interrupted_fit_leaves_nothing_behind(tmp_path: Path) -> None:
-    images = drawings.write_dataset(tmp_path / "images")
-    command = [sys.executable, "-m", "trainer", "fit", str(images)]
+def test_interrupted_fit_leaves_nothing_behind(drawn_images: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "trainer", "fit", str(drawn_images)]
     with subprocess.Popen(
         [*command, "--out", str(tmp_path / "models" / "drawn"), "--iterations", "1000"],
         stderr=subprocess.PIPE,

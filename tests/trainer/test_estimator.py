@@ -17,8 +17,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from service.engine.arrays import Float32Array
 from trainer.estimator import Samples, TreeSparseCoder
-from trainer.train import CodeSettings, learn_codes
-from trainer.tree_building import TreeSettings, build_tree
+from trainer.learn.algorithm2 import CodeSettings, learn_codes
+from trainer.learn.tree import TreeSettings, build_tree
 
 
 def _samples(n: int = 400, width: int = 12, seed: int = 0) -> Float32Array:
@@ -36,7 +36,7 @@ def _relative_error(samples: Samples, rebuilt: Samples) -> float:
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
-    [TreeSparseCoder(), TreeSparseCoder(n_components=4, n_nonzero_coefs=1, depth=0)]
+    [TreeSparseCoder(), TreeSparseCoder(n_components=4, n_nonzero_coefs=1, depth=0, n_iter=1)]
 )
 def test_scikit_learn_checks(
     estimator: TreeSparseCoder, check: Callable[[TreeSparseCoder], None]

@@ -14,13 +14,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+from pydantic import Field
 
 from service.engine import ImageError, image
 from service.engine.arrays import Float32Array, Int32Array, UInt8Array
-from trainer.dataset import SUFFIXES
+from trainer.data.dataset import SUFFIXES
 from trainer.errors import DataError
+from trainer.learn.algorithm2 import CodeSettings, learn_groups
 from trainer.parallel import map_ordered
-from trainer.train import CodeSettings, learn_groups
+from trainer.settings import Settings
 
 __all__ = [
     "PAPER",
@@ -43,16 +45,15 @@ _SHOWN_ATOMS = 5
 _SHOWN_GROUPS = 40
 
 
-@dataclass(frozen=True)
-class PatchSettings:
+class PatchSettings(Settings):
     """How many patches, atoms and groups, and how long to learn."""
 
-    patches: int = 500_000
-    atoms: int = 256
-    groups: int = 512
-    nonzeros: int = 5
-    iterations: int = 20
-    seed: int = 0
+    patches: int = Field(500_000, ge=1, le=10**9, description="patches to learn from")
+    atoms: int = Field(256, ge=1, le=2**20, description="atoms of the dictionary")
+    groups: int = Field(512, ge=1, le=2**24, description="active sets that are learned")
+    nonzeros: int = Field(5, ge=1, le=128, description="atoms a code may use")
+    iterations: int = Field(20, ge=1, le=1000, description="rounds of dictionary learning")
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="the same seed gives the same result")
 
 
 @dataclass(frozen=True)

@@ -1,44 +1,54 @@
-"""How much a learned tree gains (the conclusion's first wish): coding error on new images.
+"""How much a learned tree gains (the paper's first open question): coding error on new images.
 
-Three coders with the same number of nonzeros, judged on descriptors of images that
+Three coders with the same number of nonzeros, evaluated on descriptors of images that
 training did not see: the plain tree, the refined tree, and exact OMP on the plain
 tree's dictionary.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from pydantic import Field
 
 from service.engine.arrays import Float32Array
 from service.engine.coding import Coder
 from service.engine.hashing import Hash
-from trainer.dataset import scan
-from trainer.dictionary import residual_energies
+from trainer.data.dataset import scan
+from trainer.data.sampling import SampleSettings, sample_descriptors
 from trainer.errors import DataError
-from trainer.learning import RunSettings, learn_tree_codes
-from trainer.omp import OmpCoder
+from trainer.exact.omp import OmpCoder
+from trainer.learn.algorithm2 import CodeSettings
+from trainer.learn.dictionary import residual_energies
+from trainer.learn.refine import coding_errors, relative_error
+from trainer.learn.training_run import RunSettings, learn_tree_codes
+from trainer.learn.tree import TreeSettings, build_tree
 from trainer.parallel import n_threads
-from trainer.refine import coding_errors, relative_error
-from trainer.sampling import SampleSettings, sample_descriptors
-from trainer.train import CodeSettings
-from trainer.tree_building import TreeSettings, build_tree
+from trainer.settings import Settings
 
 __all__ = ["RefinementSettings", "measure_refinement"]
 
 
-@dataclass(frozen=True)
-class RefinementSettings:
-    """Descriptors to learn from and to judge by, size of the model, sweeps of refinement."""
+class RefinementSettings(Settings):
+    """Descriptors for training and for testing, size of the model, sweeps of refinement."""
 
-    samples: int = 3_000_000
-    held_out: int = 50_000
-    depth: int = 16
-    atoms: int = 1024
-    nonzeros: int = 5
-    iterations: int = 5
-    refinements: int = 2
-    train_per_class: int = 30
-    seed: int = 0
+    samples: int = Field(3_000_000, ge=1, le=10**9, description="descriptors to learn from")
+    held_out: int = Field(
+        50_000,
+        ge=1,
+        le=10**9,
+        description="descriptors of the test images",
+    )
+    depth: int = Field(16, ge=1, le=24, description="depth of the tree")
+    atoms: int = Field(1024, ge=1, le=2**20, description="atoms of the dictionary")
+    nonzeros: int = Field(5, ge=1, le=128, description="atoms a code may use")
+    iterations: int = Field(5, ge=1, le=1000, description="rounds of dictionary learning")
+    refinements: int = Field(
+        2, ge=0, le=100, description="sweeps that refit the tree's decisions to the codes"
+    )
+    train_per_class: int = Field(
+        30, ge=1, le=10**9, description="training images a class, the others test"
+    )
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="the same seed gives the same result")
 
 
 def measure_refinement(folder: Path, settings: RefinementSettings) -> dict[str, float]:
@@ -46,14 +56,14 @@ def measure_refinement(folder: Path, settings: RefinementSettings) -> dict[str, 
     split = scan(folder).split(settings.train_per_class, settings.seed)
     if not split.test:
         raise DataError(f"{folder} has no images beyond {settings.train_per_class} a class")
-    learn_from, judge_by = (
+    training, test = (
         sample_descriptors(images, SampleSettings(count, seed=settings.seed)).descriptors
         for images, count in (
             (split.train, settings.samples),
             (split.test, settings.held_out),
         )
     )
-    tree = build_tree(learn_from, TreeSettings(settings.depth))
+    tree = build_tree(training, TreeSettings(settings.depth))
     codes = CodeSettings(settings.atoms, settings.nonzeros, settings.iterations)
     errors: dict[str, float] = {}
     with TemporaryDirectory() as scratch:
@@ -61,10 +71,10 @@ def measure_refinement(folder: Path, settings: RefinementSettings) -> dict[str, 
         checkpoint = Path(scratch) / "iterations.npz"
         for name, sweeps in (("plain_tree", 0), ("refined_tree", settings.refinements)):
             run = RunSettings(codes, sweeps, settings.seed, checkpoint)
-            hash_, learned = learn_tree_codes(learn_from, tree, run)
-            errors[name] = _tree_error(judge_by, hash_, learned.coder)
+            hash_, learned = learn_tree_codes(training, tree, run)
+            errors[name] = _tree_error(test, hash_, learned.coder)
             if not sweeps:
-                errors["omp"] = _omp_error(judge_by, learned.coder.dictionary, settings.nonzeros)
+                errors["omp"] = _omp_error(test, learned.coder.dictionary, settings.nonzeros)
     return errors
 
 

@@ -1,4 +1,4 @@
-"""What training costs: tree and dictionary, for more and more descriptors.
+"""What training costs: tree and dictionary, by the number of descriptors.
 
 The paper trains on two million. Time per descriptor should not grow with their number:
 every step is a pass over the descriptors, or sorts within a leaf.
@@ -11,28 +11,34 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from pydantic import Field
 
 from service.engine.arrays import Float32Array
-from trainer.dataset import scan
-from trainer.sampling import SampleSettings, sample_descriptors
-from trainer.train import CodeSettings, learn_codes
-from trainer.tree_building import TreeSettings, build_tree
+from trainer.data.dataset import scan
+from trainer.data.sampling import SampleSettings, sample_descriptors
+from trainer.learn.algorithm2 import CodeSettings, learn_codes
+from trainer.learn.tree import TreeSettings, build_tree
+from trainer.settings import Settings
 
 __all__ = ["TrainingCost", "TrainingCostSettings", "measure_training"]
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class TrainingCostSettings:
+class TrainingCostSettings(Settings):
     """The largest number of descriptors, halved three times, and the size of the model."""
 
-    samples: int = 2_000_000
-    depth: int = 16
-    atoms: int = 2048
-    nonzeros: int = 5
-    iterations: int = 5
-    seed: int = 0
+    samples: int = Field(
+        2_000_000,
+        ge=8,
+        le=10**9,
+        description="the largest number of descriptors, halved three times",
+    )
+    depth: int = Field(16, ge=1, le=24, description="depth of the tree")
+    atoms: int = Field(2048, ge=1, le=2**20, description="atoms of the dictionary")
+    nonzeros: int = Field(5, ge=1, le=128, description="atoms a code may use")
+    iterations: int = Field(5, ge=1, le=1000, description="rounds of dictionary learning")
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="the same seed gives the same result")
 
 
 @dataclass(frozen=True)
@@ -47,12 +53,12 @@ class TrainingCost:
 
     @property
     def seconds(self) -> float:
-        """Tree and dictionary together."""
+        """Seconds for tree and dictionary together."""
         return self.tree_seconds + self.dictionary_seconds
 
     @property
     def microseconds_each(self) -> float:
-        """Per descriptor: constant if the cost grows linearly."""
+        """Microseconds per descriptor, constant if the cost grows linearly."""
         return 1e6 * self.seconds / self.n_descriptors
 
 

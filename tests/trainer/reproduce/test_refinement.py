@@ -32,7 +32,7 @@ def test_share_of_the_gap_is_printed(
     assert "of the gap between tree and OMP" in capsys.readouterr().out
 
 
-def test_no_images_to_judge_by_are_refused(
+def test_a_split_without_test_images_is_refused(
     drawn_images: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*_arguments(drawn_images), "--train-per-class", "12"]) == 1

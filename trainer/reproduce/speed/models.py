@@ -20,13 +20,13 @@ from service.engine.arrays import Float32Array
 from service.engine.classifier import LinearClassifier
 from service.engine.coding import Coder
 from service.engine.tree import Tree
-from trainer.dataset import LabelledImage
-from trainer.dictionary import first_dictionary
+from trainer.data.dataset import LabelledImage
+from trainer.data.sampling import SampleSettings, sample_descriptors
 from trainer.fit import bundle_of
+from trainer.learn.dictionary import first_dictionary
+from trainer.learn.somp import choose_active_sets, group_by_leaf
+from trainer.learn.tree import TreeSettings, build_tree
 from trainer.reproduce.speed.settings import ModelSize, SpeedSettings
-from trainer.sampling import SampleSettings, sample_descriptors
-from trainer.somp import choose_active_sets, group_by_leaf
-from trainer.tree_building import TreeSettings, build_tree
 
 __all__ = ["UNLIMITED_SIDE", "Models", "draw_descriptors"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from service.engine.arrays import UInt8Array
-from trainer.dataset import SUFFIXES, scan
+from trainer.data.dataset import SUFFIXES, scan
 from trainer.reproduce.speed.settings import SpeedSettings
 
 __all__ = ["Photographs", "find_photographs", "make_photographs"]

@@ -12,9 +12,9 @@ import numpy as np
 
 from service.engine.arrays import Float32Array, UInt8Array
 from service.engine.sift import SMALLEST_SIDE, STEPS, grid_shape
-from trainer.dictionary import unit_rows
 from trainer.errors import TrainingError
-from trainer.omp import prepare_pursuit
+from trainer.exact.omp import prepare_pursuit
+from trainer.learn.dictionary import unit_rows
 
 __all__ = ["blas_product", "opencv_sift", "optional", "sklearn_omp", "spams_omp"]
 

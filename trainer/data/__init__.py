@@ -1,0 +1,1 @@
+"""Images and descriptors to train on."""

@@ -1,0 +1,111 @@
+"""Descriptors for the tree and the dictionary, drawn evenly over the training images."""
+
+import logging
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from service.engine import ImageError, image, sift
+from service.engine.arrays import Float32Array
+from service.engine.config import Descriptor
+from service.engine.tree import norms_of
+from trainer.data.dataset import LabelledImage
+from trainer.data.scratch import joined
+from trainer.errors import DataError
+from trainer.parallel import map_ordered
+
+__all__ = [
+    "Sample",
+    "SampleSettings",
+    "UnreadableImage",
+    "log_unreadable",
+    "sample_descriptors",
+]
+
+logger = logging.getLogger(__name__)
+
+# White backgrounds give thousands of all-zero descriptors; a norm below this is less
+# than the noise of JPEG blocks.
+_NEAR_ZERO = 0.05
+
+
+@dataclass(frozen=True)
+class UnreadableImage:
+    """A file that no image could be read from, and why."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Descriptors (n, 128), the images they came from, and those that could not be read."""
+
+    descriptors: Float32Array
+    images: tuple[LabelledImage, ...]
+    unreadable: tuple[UnreadableImage, ...]
+
+
+@dataclass(frozen=True)
+class SampleSettings:
+    """How many descriptors of which kind, and where to keep them.
+
+    `scratch` is a folder for files that stand in for memory; None keeps them in memory.
+    """
+
+    samples: int
+    max_side: int = 300
+    seed: int = 0
+    descriptor: Descriptor = "fast-sift"
+    scratch: Path | None = None
+
+
+def sample_descriptors(images: Sequence[LabelledImage], settings: SampleSettings) -> Sample:
+    """About as many descriptors of each image as of any other, near-zero ones left out."""
+    per_image = math.ceil(settings.samples / max(1, len(images)))
+
+    def draw(number: int) -> Float32Array | UnreadableImage:
+        path = images[number].path
+        try:
+            gray = image.decode(path.read_bytes(), settings.max_side)
+            grid = sift.describe(gray, settings.descriptor)
+        except (ImageError, OSError) as error:
+            return UnreadableImage(path, str(error))
+        rng = np.random.default_rng([settings.seed, number])
+        return _draw(grid.reshape(-1, grid.shape[2]), per_image, rng)
+
+    readable: list[LabelledImage] = []
+    unreadable: list[UnreadableImage] = []
+
+    def parts() -> Iterator[Float32Array]:
+        drawn = map_ordered(draw, range(len(images)), "descriptors")
+        for source, part in zip(images, drawn, strict=True):
+            if isinstance(part, UnreadableImage):
+                unreadable.append(part)
+            else:
+                readable.append(source)
+                yield part
+
+    descriptors = joined(parts(), settings.scratch)
+    if not len(descriptors):
+        raise DataError("no descriptors: not one of the images is readable and shows anything")
+    return Sample(descriptors, tuple(readable), tuple(unreadable))
+
+
+def _draw(descriptors: Float32Array, count: int, rng: np.random.Generator) -> Float32Array:
+    strong = np.flatnonzero(norms_of(descriptors) > _NEAR_ZERO)
+    places = np.sort(rng.permutation(strong)[:count])
+    drawn: Float32Array = descriptors[places]
+    return drawn
+
+
+def log_unreadable(unreadable: Iterable[UnreadableImage]) -> None:
+    """Name and count the files that were left out."""
+    files = list(unreadable)
+    for file in files:
+        logger.warning("left out %s: %s", file.path, file.reason)
+    if files:
+        logger.warning("%d unreadable file%s left out", len(files), "" if len(files) == 1 else "s")

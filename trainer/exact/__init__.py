@@ -1,0 +1,1 @@
+"""Exact OMP in place of the tree: the paper's baseline."""

@@ -1,0 +1,1 @@
+"""Structured dictionary learning with given groups (section 2.1)."""

@@ -1,0 +1,1 @@
+"""Everything that is learned: tree, hash, active sets, dictionary and classifier."""
