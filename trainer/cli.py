@@ -15,6 +15,12 @@ from typing import Any, TypeVar, get_args
 from service.engine import Engine, LeafcodeError, write_bundle
 from service.engine.bundle import MODEL_NAME
 from trainer.baseline import OmpDictionary, measure_baseline
+from trainer.bench.plot import draw_speed
+from trainer.bench.reloads import ReloadSettings, reload_under_load, reloads_text
+from trainer.bench.report import in_place_of_section, markdown_section, speed_text
+from trainer.bench.run import EMBEDDED_MODELS, Sources, measure_speed
+from trainer.bench.settings import SpeedSettings
+from trainer.bench.soak import SoakSettings, soak, soak_text
 from trainer.dataset import Dataset, LabelledImage, scan
 from trainer.errors import ConfigError, DataError, MeasurementError
 from trainer.evaluate import evaluate
@@ -32,12 +38,6 @@ from trainer.report import (
 )
 from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
 from trainer.reproduce.refinement import RefinementSettings, measure_refinement
-from trainer.reproduce.serving.reloads import ReloadSettings, reload_under_load, reloads_text
-from trainer.reproduce.serving.soak import SoakSettings, soak, soak_text
-from trainer.reproduce.speed.plot import draw_speed
-from trainer.reproduce.speed.report import in_place_of_section, markdown_section, speed_text
-from trainer.reproduce.speed.run import EMBEDDED_MODELS, Sources, measure_speed
-from trainer.reproduce.speed.settings import SpeedSettings
 from trainer.reproduce.training import TrainingCostSettings, measure_training
 from trainer.sampling import log_unreadable
 

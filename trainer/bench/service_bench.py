@@ -16,21 +16,21 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from trainer.bench.engine_processes import EngineProcess, engine_processes
+from trainer.bench.load import Generator, Load, even_times, poisson_times, post
+from trainer.bench.machine import pinned
+from trainer.bench.server_process import Client, Server, Usage, leafcode
+from trainer.bench.settings import SpeedSettings
 from trainer.errors import TrainingError
-from trainer.reproduce.serving.load import Generator, Load, even_times, poisson_times, post
-from trainer.reproduce.serving.processes import Client, Server, Usage, leafcode
-from trainer.reproduce.speed.machine import pinned
-from trainer.reproduce.speed.processes import EngineProcess, engine_processes
-from trainer.reproduce.speed.settings import SpeedSettings
 
 __all__ = [
     "Capacity",
     "Moderate",
     "Overload",
-    "Stand",
+    "ServiceBench",
     "classify_request",
     "default_bundle",
-    "set_up_stand",
+    "set_up_service_bench",
 ]
 
 _SMALL_SIDE = 160
@@ -98,7 +98,7 @@ class Overload:
 
 
 @dataclass(frozen=True)
-class Stand:
+class ServiceBench:
     """A running service and the requests that it gets."""
 
     settings: SpeedSettings
@@ -213,13 +213,17 @@ class Stand:
 
 
 @contextmanager
-def set_up_stand(models: Path, images: Sequence[bytes], settings: SpeedSettings) -> Iterator[Stand]:
+def set_up_service_bench(
+    models: Path, images: Sequence[bytes], settings: SpeedSettings
+) -> Iterator[ServiceBench]:
     """A stand around a service of the model repository `models`, on all cores that it takes."""
     with leafcode(models) as server:
         cores = sorted({core for pid in server.workers for core in os.sched_getaffinity(pid)})
         # Those of one class would otherwise follow each other.
         order = np.random.default_rng(settings.seed).permutation(len(images))
-        yield Stand(settings, models, server, tuple(cores), [images[place] for place in order])
+        yield ServiceBench(
+            settings, models, server, tuple(cores), [images[place] for place in order]
+        )
 
 
 def classify_request(data: bytes) -> bytes:

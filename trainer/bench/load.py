@@ -16,7 +16,7 @@ from typing import cast
 
 import numpy as np
 
-from trainer.reproduce.speed.stopwatch import Clock, no_garbage_collection
+from trainer.bench.stopwatch import Clock, no_garbage_collection
 
 __all__ = [
     "Address",

@@ -8,7 +8,7 @@ import litserve
 from fastapi import Body
 
 from service.engine import Prediction
-from trainer.reproduce.serving.rivals import Answer, announce, answer, free_port, load_engine
+from trainer.bench.peer_servers import Answer, announce, answer, free_port, load_engine
 
 __all__ = ["EngineAPI", "main"]
 

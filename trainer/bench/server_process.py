@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from trainer.bench.load import Address
 from trainer.errors import TrainingError
-from trainer.reproduce.serving.load import Address
 
 __all__ = ["Client", "Server", "Usage", "leafcode", "rival"]
 
@@ -32,7 +32,7 @@ _STOP_SECONDS = 30.0
 _LAST_LINES = 5
 _POLL_SECONDS = 0.01
 _PROC = Path("/proc")
-_PACKAGE = Path(__file__).parents[3]
+_PACKAGE = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ def leafcode(models: Path, *arguments: str) -> Server:
 
 
 def rival(module: str, bundle: Path, cores: Sequence[int]) -> Server:
-    """One of the applications in `rivals/`, its workers pinned to these cores."""
-    name = f"trainer.reproduce.serving.rivals.{module}"
+    """One of the applications in `peer_servers/`, its workers pinned to these cores."""
+    name = f"trainer.bench.peer_servers.{module}"
     return Server([name, str(bundle), *map(str, cores)], _announced)
 
 

@@ -10,9 +10,9 @@ from io import BytesIO
 from PIL import Image
 
 from service.engine import Engine
-from trainer.reproduce.speed.settings import ModelSize
-from trainer.reproduce.speed.workbench import Workbench
-from trainer.reproduce.speed.yardsticks import blas_product
+from trainer.bench.engine_bench import EngineBench
+from trainer.bench.peers import blas_product
+from trainer.bench.settings import ModelSize
 
 __all__ = ["CURVES", "Point"]
 
@@ -23,7 +23,7 @@ Point = dict[str, float]
 _SCALES = (0.25, 0.5, 1, 2)
 
 
-def by_atoms(bench: Workbench) -> list[Point]:
+def by_atoms(bench: EngineBench) -> list[Point]:
     """Coding, pipeline and BLAS product by size of the dictionary."""
     settings, data = bench.settings, bench.images[0]
     engines = {
@@ -41,7 +41,7 @@ def by_atoms(bench: Workbench) -> list[Point]:
     return _points("atoms", bench.compare(workloads))
 
 
-def by_depth(bench: Workbench) -> list[Point]:
+def by_depth(bench: EngineBench) -> list[Point]:
     """Coding by depth of the tree."""
     settings = bench.settings
     return _coding_curve(
@@ -54,7 +54,7 @@ def by_depth(bench: Workbench) -> list[Point]:
     )
 
 
-def by_nonzeros(bench: Workbench) -> list[Point]:
+def by_nonzeros(bench: EngineBench) -> list[Point]:
     """Coding by nonzeros of a code."""
     settings = bench.settings
     return _coding_curve(
@@ -67,7 +67,7 @@ def by_nonzeros(bench: Workbench) -> list[Point]:
     )
 
 
-def by_pixels(bench: Workbench) -> list[Point]:
+def by_pixels(bench: EngineBench) -> list[Point]:
     """Pipeline by pixels of the image: one photograph, enlarged and reduced."""
     engine = bench.models.load()
     workloads = {}
@@ -77,14 +77,14 @@ def by_pixels(bench: Workbench) -> list[Point]:
     return _points("pixels", bench.compare(workloads))
 
 
-def _coding_curve(bench: Workbench, name: str, sizes: dict[int, ModelSize]) -> list[Point]:
+def _coding_curve(bench: EngineBench, name: str, sizes: dict[int, ModelSize]) -> list[Point]:
     workloads = {
         f"coding {value}": _coding(bench, bench.models.load(size)) for value, size in sizes.items()
     }
     return _points(name, bench.compare(workloads))
 
 
-def _coding(bench: Workbench, engine: Engine) -> Callable[[], object]:
+def _coding(bench: EngineBench, engine: Engine) -> Callable[[], object]:
     return lambda: engine.encode(bench.vectors)
 
 
@@ -111,7 +111,7 @@ def _scaled(data: bytes, scale: float) -> tuple[int, bytes]:
     return width * height, buffer.getvalue()
 
 
-CURVES: dict[str, Callable[[Workbench], list[Point]]] = {
+CURVES: dict[str, Callable[[EngineBench], list[Point]]] = {
     "atoms": by_atoms,
     "depth": by_depth,
     "nonzeros": by_nonzeros,

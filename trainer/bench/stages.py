@@ -18,8 +18,8 @@ from service.engine import Codes, Engine
 from service.engine.arrays import Float32Array, Int32Array
 from service.engine.fixedpoint import Descriptors
 from service.engine.sift import locate
-from trainer.reproduce.speed.workbench import Workbench
-from trainer.reproduce.speed.yardsticks import blas_product
+from trainer.bench.engine_bench import EngineBench
+from trainer.bench.peers import blas_product
 
 __all__ = ["Rates", "Stage", "StageReport", "measure_stages"]
 
@@ -87,7 +87,7 @@ class _Steps:
     scores: Float32Array
 
 
-def measure_stages(bench: Workbench) -> StageReport:
+def measure_stages(bench: EngineBench) -> StageReport:
     """One photograph through the usual model, stage by stage."""
     engine = bench.models.load()
     steps = _steps(engine, bench.images[0])

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from service.engine import Engine
+from trainer.bench.goals import Figure, Goal
+from trainer.bench.machine import one_thread_each, pinned
+from trainer.bench.server_process import Client, Server, leafcode
+from trainer.bench.service_bench import ServiceBench, classify_request
 from trainer.errors import TrainingError
-from trainer.reproduce.serving.processes import Client, Server, leafcode
-from trainer.reproduce.serving.stand import Stand, classify_request
-from trainer.reproduce.speed.goals import Figure, Goal
-from trainer.reproduce.speed.machine import one_thread_each, pinned
 
 __all__ = ["SERVICE_FIGURES", "replace_a_worker"]
 
@@ -27,7 +27,7 @@ _TURN = 10
 _POLL_SECONDS = 0.005
 
 
-def service_vs_engine(stand: Stand) -> Figure:
+def service_vs_engine(stand: ServiceBench) -> Figure:
     """Throughput over HTTP, beside that of bare engines on the same cores."""
     found = stand.capacity
     facts = {name: value for name, value in asdict(found).items() if name.endswith("_ms")}
@@ -39,7 +39,7 @@ def service_vs_engine(stand: Stand) -> Figure:
     )
 
 
-def service_added_ms(stand: Stand) -> Figure:
+def service_added_ms(stand: ServiceBench) -> Figure:
     """What HTTP and the pool add to one small JPEG: medians, taken in turns."""
     request = classify_request(stand.small_image)
     served: list[float] = []
@@ -57,7 +57,7 @@ def service_added_ms(stand: Stand) -> Figure:
     return Figure(1e3 * (seconds["service"] - seconds["engine"]), seconds)
 
 
-def latency_p99_at_70(stand: Stand) -> Figure:
+def latency_p99_at_70(stand: ServiceBench) -> Figure:
     """The 99th percentile at 70 % of the highest throughput, in medians without load.
 
     Requests are evenly spaced. With arrivals by chance some wait for others however fast
@@ -79,7 +79,7 @@ def latency_p99_at_70(stand: Stand) -> Figure:
     )
 
 
-def goodput_at_200(stand: Stand) -> Figure:
+def goodput_at_200(stand: ServiceBench) -> Figure:
     """Answers a second at twice the highest throughput, as a share of that."""
     load = stand.overload.exchanges
     other = len(load) - load.count(200) - load.count(429)
@@ -90,7 +90,7 @@ def goodput_at_200(stand: Stand) -> Figure:
     return Figure(max(shares), {}, {**facts, "requests": len(load)})
 
 
-def refusal_ms_at_200(stand: Stand) -> Figure:
+def refusal_ms_at_200(stand: ServiceBench) -> Figure:
     """The 99th percentile of the time until a request is refused."""
     load = stand.overload.exchanges
     if not load.count(429):
@@ -99,14 +99,14 @@ def refusal_ms_at_200(stand: Stand) -> Figure:
     return Figure(1e3 * seconds["p99"], seconds, {"refused": load.count(429)})
 
 
-def memory_growth_at_200(stand: Stand) -> Figure:
+def memory_growth_at_200(stand: ServiceBench) -> Figure:
     """Memory of all processes after that load, beside before."""
     found = stand.overload
     facts = {"before_mb": found.bytes_before / 1e6, "after_mb": found.bytes_after / 1e6}
     return Figure(found.bytes_after / found.bytes_before, {}, facts)
 
 
-def ready_seconds(stand: Stand) -> Figure:
+def ready_seconds(stand: ServiceBench) -> Figure:
     """From the start of the process until `/readyz` says yes; kernels are compiled."""
     times = []
     for _ in range(_STARTS):
@@ -118,7 +118,7 @@ def ready_seconds(stand: Stand) -> Figure:
     return Figure(statistics.median(times), {"best": min(times), "worst": max(times)})
 
 
-def replaced_seconds(stand: Stand) -> Figure:
+def replaced_seconds(stand: ServiceBench) -> Figure:
     """From SIGKILL for a worker until every worker is ready again."""
     times = []
     for _ in range(_REPLACEMENTS):
@@ -154,7 +154,7 @@ def _times(run: Callable[[], object]) -> list[float]:
     return times
 
 
-SERVICE_FIGURES: dict[str, Goal[Stand]] = {
+SERVICE_FIGURES: dict[str, Goal[ServiceBench]] = {
     "service_vs_engine": Goal(
         service_vs_engine, "images a second over HTTP / bare engines on the same cores", 0.85
     ),

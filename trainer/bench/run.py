@@ -14,16 +14,16 @@ from typing import Any, TypeVar
 
 import service.engine
 from service.engine import LeafcodeError
-from trainer.reproduce.serving.comparison import Conduct, compare
-from trainer.reproduce.serving.figures import SERVICE_FIGURES
-from trainer.reproduce.serving.stand import set_up_stand
-from trainer.reproduce.speed.curves import CURVES, Point
-from trainer.reproduce.speed.figures import FIGURES
-from trainer.reproduce.speed.goals import Figure, Goal
-from trainer.reproduce.speed.machine import describe_machine
-from trainer.reproduce.speed.settings import SpeedSettings
-from trainer.reproduce.speed.stages import StageReport, measure_stages
-from trainer.reproduce.speed.workbench import Workbench, set_up
+from trainer.bench.curves import CURVES, Point
+from trainer.bench.engine_bench import EngineBench, set_up_engine_bench
+from trainer.bench.engine_figures import FIGURES
+from trainer.bench.goals import Figure, Goal
+from trainer.bench.machine import describe_machine
+from trainer.bench.server_comparison import Conduct, compare
+from trainer.bench.service_bench import set_up_service_bench
+from trainer.bench.service_figures import SERVICE_FIGURES
+from trainer.bench.settings import SpeedSettings
+from trainer.bench.stages import StageReport, measure_stages
 
 __all__ = ["EMBEDDED_MODELS", "GOALS", "Sources", "SpeedReport", "measure_speed"]
 
@@ -96,7 +96,7 @@ def measure_speed(sources: Sources, settings: SpeedSettings) -> SpeedReport:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="leafcode-") as scratch:
         kept = sources.kept or Path(scratch) / "models"
-        bench = set_up(sources.data, kept, Path(scratch), settings)
+        bench = set_up_engine_bench(sources.data, kept, Path(scratch), settings)
         report = SpeedReport(settings, describe_machine(), bench.photographs.made)
         _measure(bench, report)
         _measure_service(bench, sources.served, report)
@@ -104,7 +104,7 @@ def measure_speed(sources: Sources, settings: SpeedSettings) -> SpeedReport:
     return report
 
 
-def _measure(bench: Workbench, report: SpeedReport) -> None:
+def _measure(bench: EngineBench, report: SpeedReport) -> None:
     _measure_figures(FIGURES, bench, report)
     report.stages = _attempt("stages", measure_stages, bench, report)
     for name, curve in CURVES.items():
@@ -113,10 +113,10 @@ def _measure(bench: Workbench, report: SpeedReport) -> None:
             report.curves[name] = points
 
 
-def _measure_service(bench: Workbench, served: Path, report: SpeedReport) -> None:
+def _measure_service(bench: EngineBench, served: Path, report: SpeedReport) -> None:
     images = [path.read_bytes() for path in bench.photographs.caltech_test]
     try:
-        with set_up_stand(served, images, bench.settings) as stand:
+        with set_up_service_bench(served, images, bench.settings) as stand:
             _measure_figures(SERVICE_FIGURES, stand, report)
             compared = _attempt("servers", lambda at: compare(at, report.missing), stand, report)
             report.servers = compared or {}

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from trainer.reproduce.serving.load import Exchange, Generator, Load
-from trainer.reproduce.serving.processes import Server, rival
-from trainer.reproduce.serving.stand import Stand
-from trainer.reproduce.speed.yardsticks import optional
+from trainer.bench.load import Exchange, Generator, Load
+from trainer.bench.peers import optional
+from trainer.bench.server_process import Server, rival
+from trainer.bench.service_bench import ServiceBench
 
 __all__ = ["OURS", "RIVALS", "Conduct", "compare"]
 
@@ -48,7 +48,7 @@ class Conduct:
     recovery_seconds: float | None
 
 
-def compare(stand: Stand, missing: dict[str, str]) -> dict[str, Conduct]:
+def compare(stand: ServiceBench, missing: dict[str, str]) -> dict[str, Conduct]:
     """Every server that can be run; `missing` gets the reason of the others."""
     with contextlib.ExitStack() as stack:
         servers = {OURS: stand.server}
@@ -69,13 +69,13 @@ def compare(stand: Stand, missing: dict[str, str]) -> dict[str, Conduct]:
         }
 
 
-def _start(stand: Stand, module: str) -> Server:
+def _start(stand: ServiceBench, module: str) -> Server:
     if module == "lit":
         optional("litserve", "litserve")
     return rival(module, stand.bundle, stand.cores)
 
 
-def _in_turns(stand: Stand, servers: Mapping[str, Server]) -> dict[str, Load]:
+def _in_turns(stand: ServiceBench, servers: Mapping[str, Server]) -> dict[str, Load]:
     """The best round of each server, after one that does not count."""
     requests = stand.requests[:_REQUESTS]
     best: dict[str, Load] = {}
@@ -88,7 +88,7 @@ def _in_turns(stand: Stand, servers: Mapping[str, Server]) -> dict[str, Load]:
     return best
 
 
-def lose_a_worker(stand: Stand, server: Server) -> tuple[int, float | None]:
+def lose_a_worker(stand: ServiceBench, server: Server) -> tuple[int, float | None]:
     """Kill one of the workers under load: requests that failed, and seconds to recover."""
     requests = (stand.requests * _ATTACKED)[:_ATTACKED]
     workers = server.workers

@@ -13,11 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests import bundles, pictures
-from trainer.cli import main
-from trainer.reproduce.serving import comparison
-from trainer.reproduce.serving.comparison import OURS, RIVALS, compare
-from trainer.reproduce.serving.figures import SERVICE_FIGURES
-from trainer.reproduce.serving.load import (
+from trainer.bench import server_comparison
+from trainer.bench.load import (
     Address,
     Exchange,
     Generator,
@@ -26,10 +23,13 @@ from trainer.reproduce.serving.load import (
     poisson_times,
     post,
 )
-from trainer.reproduce.serving.reloads import Reloads, reloads_text
-from trainer.reproduce.serving.soak import Tally, soak_text, tally
-from trainer.reproduce.serving.stand import Stand, default_bundle, set_up_stand
-from trainer.reproduce.speed.settings import SpeedSettings
+from trainer.bench.reloads import Reloads, reloads_text
+from trainer.bench.server_comparison import OURS, RIVALS, compare
+from trainer.bench.service_bench import ServiceBench, default_bundle, set_up_service_bench
+from trainer.bench.service_figures import SERVICE_FIGURES
+from trainer.bench.settings import SpeedSettings
+from trainer.bench.soak import Tally, soak_text, tally
+from trainer.cli import main
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 REFUSED = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n"
@@ -196,25 +196,25 @@ def test_nothing_answered_is_a_fault() -> None:
 
 
 @pytest.fixture(scope="module")
-def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
+def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceBench]:
     """A service of a tiny model, on all cores."""
     models = tmp_path_factory.mktemp("models")
     bundles.write_model(models)
     images = [pictures.jpeg(pictures.disc(96, 80)) for _ in range(6)]
-    with set_up_stand(models, images, SETTINGS) as ready:
+    with set_up_service_bench(models, images, SETTINGS) as ready:
         yield ready
 
 
 @pytest.mark.parametrize(
     "name", ["service_vs_engine", "service_added_ms", "latency_p99_at_70", "replaced_seconds"]
 )
-def test_figures_of_the_service_are_measured(stand: Stand, name: str) -> None:
+def test_figures_of_the_service_are_measured(stand: ServiceBench, name: str) -> None:
     figure = SERVICE_FIGURES[name].measure(stand)
     assert figure.value > 0
     assert all(value >= 0 for value in figure.facts.values())
 
 
-def test_the_pool_and_the_bare_engines_share_their_cores(stand: Stand) -> None:
+def test_the_pool_and_the_bare_engines_share_their_cores(stand: ServiceBench) -> None:
     assert stand.cores == tuple(sorted(os.sched_getaffinity(0)))
     assert len(stand.server.workers) == len(stand.cores)
     usage = stand.server.usage()
@@ -230,10 +230,10 @@ def test_the_model_that_is_served_is_the_first_by_name_in_its_highest_version(
 
 
 def test_an_executor_serves_like_us_until_a_worker_dies(
-    stand: Stand, monkeypatch: pytest.MonkeyPatch
+    stand: ServiceBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(RIVALS, "LitServe")
-    monkeypatch.setattr(comparison, "_RECOVERY_SECONDS", 2.0)
+    monkeypatch.setattr(server_comparison, "_RECOVERY_SECONDS", 2.0)
     missing: dict[str, str] = {}
     found = compare(stand, missing)
     assert missing == {}
@@ -246,7 +246,9 @@ def test_an_executor_serves_like_us_until_a_worker_dies(
     assert executor.recovery_seconds is None
 
 
-def test_reloads_command_fails_no_request(stand: Stand, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reloads_command_fails_no_request(
+    stand: ServiceBench, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ["--served", str(stand.models), "--reloads", "5", "--bad", "2", "--json"]
     assert main(["reproduce", "reloads", *options]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -262,7 +264,7 @@ def test_anything_but_a_right_answer_during_reloads_is_a_fault() -> None:
 
 
 def test_soak_command_answers_every_request(
-    stand: Stand, capsys: pytest.CaptureFixture[str]
+    stand: ServiceBench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["reproduce", "soak", "--served", str(stand.models), "--requests", "100", "--json"]
     assert main(command) == 0

@@ -3,7 +3,7 @@
 Both sides of a ratio are timed in turns on the same cores; a figure keeps the seconds
 that it was made of. `FIGURES` says what each must reach, at the least (`floor`) and at
 best (`aim`), and what the paper has. Those of the running service are in
-`trainer/reproduce/serving/figures.py`.
+`trainer/bench/service_figures.py`.
 """
 
 from collections.abc import Callable
@@ -13,17 +13,17 @@ import numpy as np
 
 from service.engine.arrays import Float32Array
 from service.engine.sift import describe, locate
-from trainer.reproduce.speed.goals import Figure, Goal
-from trainer.reproduce.speed.machine import pinned, separate_cores
-from trainer.reproduce.speed.processes import measure_throughput
-from trainer.reproduce.speed.settings import ModelSize
-from trainer.reproduce.speed.workbench import Workbench, average, each_of
-from trainer.reproduce.speed.yardsticks import blas_product, opencv_sift, sklearn_omp, spams_omp
+from trainer.bench.engine_bench import EngineBench, average, each_of
+from trainer.bench.engine_processes import measure_throughput
+from trainer.bench.goals import Figure, Goal
+from trainer.bench.machine import pinned, separate_cores
+from trainer.bench.peers import blas_product, opencv_sift, sklearn_omp, spams_omp
+from trainer.bench.settings import ModelSize
 
 __all__ = ["FIGURES"]
 
 
-def coding_vs_gemm(bench: Workbench) -> Figure:
+def coding_vs_gemm(bench: EngineBench) -> Figure:
     """Descriptors to codes, beside the bare product of descriptors and dictionary."""
     engine = bench.models.load()
     best = bench.compare(
@@ -35,17 +35,17 @@ def coding_vs_gemm(bench: Workbench) -> Figure:
     return Figure(best["blas_product"] / best["coding"], best)
 
 
-def coding_vs_spams(bench: Workbench) -> Figure:
+def coding_vs_spams(bench: EngineBench) -> Figure:
     """Descriptors to codes, beside exact greedy pursuit in the same precision."""
     return _coding_vs_spams(bench, np.float32)
 
 
-def coding_vs_spams_float64(bench: Workbench) -> Figure:
+def coding_vs_spams_float64(bench: EngineBench) -> Figure:
     """The same with SPAMS in float64, the precision of its own examples."""
     return _coding_vs_spams(bench, np.float64)
 
 
-def _coding_vs_spams(bench: Workbench, precision: type[np.floating[Any]]) -> Figure:
+def _coding_vs_spams(bench: EngineBench, precision: type[np.floating[Any]]) -> Figure:
     engine = bench.models.load()
     dictionary, nonzeros = engine.coder.dictionary, bench.settings.nonzeros
     best = bench.compare(
@@ -57,7 +57,7 @@ def _coding_vs_spams(bench: Workbench, precision: type[np.floating[Any]]) -> Fig
     return Figure(best["spams_omp"] / best["coding"], best)
 
 
-def coding_vs_sklearn(bench: Workbench) -> Figure:
+def coding_vs_sklearn(bench: EngineBench) -> Figure:
     """The same with scikit-learn's pursuit, for fewer descriptors on both sides."""
     engine = bench.models.load()
     few = bench.vectors[: bench.settings.sklearn_vectors]
@@ -71,7 +71,7 @@ def coding_vs_sklearn(bench: Workbench) -> Figure:
     return Figure(best["sklearn_omp"] / best["coding"], best)
 
 
-def coding_k_independence(bench: Workbench) -> Figure:
+def coding_k_independence(bench: EngineBench) -> Figure:
     """Coding with the usual dictionary, beside coding with the large one."""
     few, many = bench.models.load(), bench.models.load(bench.settings.large)
     best = bench.compare(
@@ -83,7 +83,7 @@ def coding_k_independence(bench: Workbench) -> Figure:
     return Figure(best["few_atoms"] / best["many_atoms"], best)
 
 
-def pipeline_vs_gemm(bench: Workbench) -> Figure:
+def pipeline_vs_gemm(bench: EngineBench) -> Figure:
     """Encoded image to labels, beside the product of its descriptors and the dictionary."""
     engine, images = bench.models.load(), bench.images
     grid = engine.describe(engine.decode(images[0]))
@@ -93,7 +93,7 @@ def pipeline_vs_gemm(bench: Workbench) -> Figure:
     return Figure(seconds["blas_product"] / seconds["pipeline"], seconds)
 
 
-def sift_vs_opencv(bench: Workbench) -> Figure:
+def sift_vs_opencv(bench: EngineBench) -> Figure:
     """Dense SIFT as the pipeline takes it, beside OpenCV's on the same grid of the same image.
 
     Descriptors stay where they lie in the feature map; their norms belong to coding.
@@ -101,19 +101,19 @@ def sift_vs_opencv(bench: Workbench) -> Figure:
     return _sift_vs_opencv(bench, lambda gray: locate(gray, "fast-sift"))
 
 
-def sift_laid_out_vs_opencv(bench: Workbench) -> Figure:
+def sift_laid_out_vs_opencv(bench: EngineBench) -> Figure:
     """The same with normalised descriptors side by side in memory, as OpenCV's are."""
     return _sift_vs_opencv(bench, lambda gray: describe(gray, "fast-sift"))
 
 
-def _sift_vs_opencv(bench: Workbench, sift: Callable[[Float32Array], object]) -> Figure:
+def _sift_vs_opencv(bench: EngineBench, sift: Callable[[Float32Array], object]) -> Figure:
     gray = bench.models.load().decode(bench.images[0])
     pixels = np.round(gray * 255).astype(np.uint8)
     best = bench.compare({"opencv_sift": opencv_sift(pixels), "sift": lambda: sift(gray)})
     return Figure(best["opencv_sift"] / best["sift"], best)
 
 
-def scaling_2(bench: Workbench) -> Figure:
+def scaling_2(bench: EngineBench) -> Figure:
     """Images a second of two processes on two cores, beside one on one."""
     throughput = measure_throughput(
         bench.models.bundle(),
@@ -127,7 +127,7 @@ def scaling_2(bench: Workbench) -> Figure:
     return Figure(throughput.together / throughput.alone, seconds)
 
 
-def threads_2(bench: Workbench) -> Figure:
+def threads_2(bench: EngineBench) -> Figure:
     """One image by two threads, beside one."""
     with pinned(separate_cores(2)):  # threads may start with the engine, and inherit it
         one, two = bench.models.load(), bench.models.load(threads=2)
@@ -143,14 +143,14 @@ def threads_2(bench: Workbench) -> Figure:
     return Figure(seconds["one_thread"] / seconds["two_threads"], seconds)
 
 
-def frames_per_second(bench: Workbench) -> Figure:
+def frames_per_second(bench: EngineBench) -> Figure:
     """Photographs a second on one core, with twice the atoms as in the paper's figure."""
     engine = bench.models.load(_doubled(bench))
     best = bench.compare_on_the_wall(each_of("pipeline", engine.classify, bench.images))
     return Figure(1 / average("pipeline", best), {"pipeline": average("pipeline", best)})
 
 
-def caltech_frames_per_second(bench: Workbench) -> Figure:
+def caltech_frames_per_second(bench: EngineBench) -> Figure:
     """Images of Caltech 101 a second on one core, at most 300 pixels wide and high."""
     engine = bench.models.load(_doubled(bench), max_side=300)
     images = [path.read_bytes() for path in bench.photographs.caltech]
@@ -158,12 +158,12 @@ def caltech_frames_per_second(bench: Workbench) -> Figure:
     return Figure(1 / average("pipeline", best), {"pipeline": average("pipeline", best)})
 
 
-def _doubled(bench: Workbench) -> ModelSize:
+def _doubled(bench: EngineBench) -> ModelSize:
     size = bench.settings.size
     return ModelSize(size.depth, 2 * size.atoms, size.nonzeros)
 
 
-FIGURES: dict[str, Goal[Workbench]] = {
+FIGURES: dict[str, Goal[EngineBench]] = {
     "coding_vs_gemm": Goal(coding_vs_gemm, "BLAS product / our coding", 9, 12, "8.6"),
     "coding_vs_spams": Goal(coding_vs_spams, "SPAMS OMP / our coding", 220, 300, "50 (four cores)"),
     "coding_vs_spams_float64": Goal(

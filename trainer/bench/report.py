@@ -4,8 +4,8 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from trainer.reproduce.speed.run import GOALS, SpeedReport
-from trainer.reproduce.speed.tables import Table, stage_bars, tables
+from trainer.bench.run import GOALS, SpeedReport
+from trainer.bench.tables import Table, stage_bars, tables
 
 __all__ = ["in_place_of_section", "markdown_section", "speed_text"]
 

@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from service.engine.arrays import UInt8Array
+from trainer.bench.settings import SpeedSettings
 from trainer.dataset import SUFFIXES, scan
-from trainer.reproduce.speed.settings import SpeedSettings
 
 __all__ = ["Photographs", "find_photographs", "make_photographs"]
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.reproduce.serving.comparison import Conduct
-from trainer.reproduce.serving.figures import SERVICE_FIGURES
-from trainer.reproduce.speed.curves import Point
-from trainer.reproduce.speed.figures import FIGURES
-from trainer.reproduce.speed.goals import Figure, Goal
-from trainer.reproduce.speed.run import SpeedReport
-from trainer.reproduce.speed.stages import Rates, StageReport
+from trainer.bench.curves import Point
+from trainer.bench.engine_figures import FIGURES
+from trainer.bench.goals import Figure, Goal
+from trainer.bench.run import SpeedReport
+from trainer.bench.server_comparison import Conduct
+from trainer.bench.service_figures import SERVICE_FIGURES
+from trainer.bench.stages import Rates, StageReport
 
 __all__ = ["Table", "stage_bars", "tables"]
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from service.engine.bundle import TENSORS_FILE, Bundle, read_bundle, write_bundle
+from trainer.bench.load import Generator
+from trainer.bench.server_process import Client, Server, leafcode
+from trainer.bench.service_bench import default_bundle
+from trainer.bench.soak import Questions, Tally, tally
 from trainer.errors import TrainingError
-from trainer.reproduce.serving.load import Generator
-from trainer.reproduce.serving.processes import Client, Server, leafcode
-from trainer.reproduce.serving.soak import Questions, Tally, tally
-from trainer.reproduce.serving.stand import default_bundle
 
 __all__ = ["ReloadSettings", "Reloads", "reload_under_load", "reloads_text"]
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from service.engine import Engine
+from trainer.bench.load import Exchange, Generator, Load
+from trainer.bench.server_process import Server, leafcode
+from trainer.bench.service_bench import classify_request, default_bundle
 from trainer.errors import TrainingError
-from trainer.reproduce.serving.load import Exchange, Generator, Load
-from trainer.reproduce.serving.processes import Server, leafcode
-from trainer.reproduce.serving.stand import classify_request, default_bundle
 
 __all__ = ["Questions", "SoakSettings", "Tally", "soak", "soak_text", "tally"]
 

@@ -20,10 +20,10 @@ from service.engine.arrays import Float32Array
 from service.engine.classifier import LinearClassifier
 from service.engine.coding import Coder
 from service.engine.tree import Tree
+from trainer.bench.settings import ModelSize, SpeedSettings
 from trainer.dataset import LabelledImage
 from trainer.dictionary import first_dictionary
 from trainer.fit import bundle_of
-from trainer.reproduce.speed.settings import ModelSize, SpeedSettings
 from trainer.sampling import SampleSettings, sample_descriptors
 from trainer.somp import choose_active_sets, group_by_leaf
 from trainer.tree_building import TreeSettings, build_tree

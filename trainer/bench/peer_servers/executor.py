@@ -14,7 +14,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 
 from service.engine import Engine
-from trainer.reproduce.serving.rivals import Answer, announce, answer, free_port, load_engine
+from trainer.bench.peer_servers import Answer, announce, answer, free_port, load_engine
 
 __all__ = ["create_app", "main"]
 

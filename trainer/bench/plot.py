@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from trainer.reproduce.speed.curves import Point
-from trainer.reproduce.speed.figures import FIGURES
-from trainer.reproduce.speed.run import SpeedReport
-from trainer.reproduce.speed.yardsticks import optional
+from trainer.bench.curves import Point
+from trainer.bench.engine_figures import FIGURES
+from trainer.bench.peers import optional
+from trainer.bench.run import SpeedReport
 
 __all__ = ["draw_speed"]
 

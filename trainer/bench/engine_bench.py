@@ -6,19 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from service.engine.arrays import Float32Array
-from trainer.reproduce.speed.machine import one_thread_each, pinned, separate_cores
-from trainer.reproduce.speed.models import Models, draw_descriptors
-from trainer.reproduce.speed.photographs import Photographs, find_photographs
-from trainer.reproduce.speed.settings import SpeedSettings
-from trainer.reproduce.speed.stopwatch import Clock, Patience, side_by_side
+from trainer.bench.machine import one_thread_each, pinned, separate_cores
+from trainer.bench.models import Models, draw_descriptors
+from trainer.bench.photographs import Photographs, find_photographs
+from trainer.bench.settings import SpeedSettings
+from trainer.bench.stopwatch import Clock, Patience, side_by_side
 
-__all__ = ["Workbench", "average", "each_of", "set_up"]
+__all__ = ["EngineBench", "average", "each_of", "set_up_engine_bench"]
 
 Workloads = Mapping[str, Callable[[], object]]
 
 
 @dataclass(frozen=True)
-class Workbench:
+class EngineBench:
     """Photographs, models, and descriptors (n, 128) of photographs that no model has seen.
 
     The descriptors are drawn at random over all those photographs: the worst case for a
@@ -62,10 +62,12 @@ class Workbench:
             return side_by_side(workloads, patience, clock)
 
 
-def set_up(data: Path, models: Path, scratch: Path, settings: SpeedSettings) -> Workbench:
+def set_up_engine_bench(
+    data: Path, models: Path, scratch: Path, settings: SpeedSettings
+) -> EngineBench:
     """A workbench over the images below `data`; bundles are kept in the folder `models`."""
     photographs = find_photographs(data, scratch, settings)
-    return Workbench(
+    return EngineBench(
         settings,
         photographs,
         Models(models, photographs.training, settings),

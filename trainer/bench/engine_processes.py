@@ -17,8 +17,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from service.engine import Engine
+from trainer.bench.machine import one_thread_each
 from trainer.errors import TrainingError
-from trainer.reproduce.speed.machine import one_thread_each
 
 __all__ = ["EngineProcess", "Throughput", "engine_processes", "measure_throughput"]
 

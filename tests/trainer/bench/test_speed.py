@@ -12,22 +12,22 @@ from PIL import Image
 
 from service.engine import Engine
 from tests import bundles
+from trainer.bench import server_comparison
+from trainer.bench.curves import CURVES
+from trainer.bench.engine_figures import FIGURES
+from trainer.bench.goals import Figure
+from trainer.bench.machine import pinned, separate_cores
+from trainer.bench.models import Models, draw_descriptors
+from trainer.bench.peers import opencv_sift
+from trainer.bench.photographs import find_photographs
+from trainer.bench.report import in_place_of_section, markdown_section, speed_text
+from trainer.bench.run import GOALS, SpeedReport
+from trainer.bench.settings import ModelSize, SpeedSettings
+from trainer.bench.stages import Rates, Stage, StageReport
+from trainer.bench.stopwatch import Patience, side_by_side
+from trainer.bench.tables import stage_bars
 from trainer.cli import main
 from trainer.errors import TrainingError
-from trainer.reproduce.serving import comparison
-from trainer.reproduce.speed.curves import CURVES
-from trainer.reproduce.speed.figures import FIGURES
-from trainer.reproduce.speed.goals import Figure
-from trainer.reproduce.speed.machine import pinned, separate_cores
-from trainer.reproduce.speed.models import Models, draw_descriptors
-from trainer.reproduce.speed.photographs import find_photographs
-from trainer.reproduce.speed.report import in_place_of_section, markdown_section, speed_text
-from trainer.reproduce.speed.run import GOALS, SpeedReport
-from trainer.reproduce.speed.settings import ModelSize, SpeedSettings
-from trainer.reproduce.speed.stages import Rates, Stage, StageReport
-from trainer.reproduce.speed.stopwatch import Patience, side_by_side
-from trainer.reproduce.speed.tables import stage_bars
-from trainer.reproduce.speed.yardsticks import opencv_sift
 
 TINY = SpeedSettings(
     samples=3000,
@@ -217,7 +217,7 @@ def test_json_has_every_figure_under_its_own_name() -> None:
 def test_command_measures_every_figure_or_fails_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparison, "RIVALS", {})  # they have a test of their own
+    monkeypatch.setattr(server_comparison, "RIVALS", {})  # they have a test of their own
     pytest.importorskip("cv2", reason="needs opencv of the extra bench, absent here")
     pytest.importorskip("spams", reason="needs spams-bin of the extra bench, absent here")
     out, served = tmp_path / "out", tmp_path / "served"
@@ -230,7 +230,7 @@ def test_command_measures_every_figure_or_fails_by_name(
     assert document == json.loads((out / "bench.json").read_text())
     assert set(GOALS) == {*document["missing"], *(set(document) & set(GOALS))}
     assert all(document[name] > 0 for name in set(document) & set(FIGURES))
-    assert set(document["servers"]) == {comparison.OURS}
+    assert set(document["servers"]) == {server_comparison.OURS}
     assert code == (1 if document["missing"] else 0)
     assert set(document["curves"]) == set(CURVES)
     names = [stage["name"] for stage in document["stages"]["stages"]]
