@@ -16,11 +16,9 @@ from service.engine import Engine, LeafcodeError, write_bundle
 from service.engine.bundle import MODEL_NAME
 from trainer.baseline import OmpDictionary, measure_baseline
 from trainer.bench.plot import draw_speed
-from trainer.bench.reloads import ReloadSettings, reload_under_load, reloads_text
 from trainer.bench.report import in_place_of_section, markdown_section, speed_text
 from trainer.bench.run import EMBEDDED_MODELS, Sources, measure_speed
-from trainer.bench.settings import SpeedSettings
-from trainer.bench.soak import SoakSettings, soak, soak_text
+from trainer.bench.settings import BenchSettings
 from trainer.dataset import Dataset, LabelledImage, scan
 from trainer.errors import ConfigError, DataError, MeasurementError
 from trainer.evaluate import evaluate
@@ -167,18 +165,6 @@ def _add_reproduce(commands: Any) -> None:
     _add_numbers(refinement, RefinementSettings())
     refinement.set_defaults(run=_reproduce_refinement)
     _add_speed(experiments)
-    stress = experiments.add_parser(
-        "soak", help="kill a worker of the service again and again while requests go on"
-    )
-    _add_served(stress)
-    _add_numbers(stress, SoakSettings())
-    stress.set_defaults(run=_soak)
-    reloads = experiments.add_parser(
-        "reloads", help="publish good and bad versions to the service while requests go on"
-    )
-    _add_served(reloads)
-    _add_numbers(reloads, ReloadSettings())
-    reloads.set_defaults(run=_reloads)
 
 
 def _add_served(parser: argparse.ArgumentParser) -> None:
@@ -201,7 +187,7 @@ def _add_speed(experiments: Any) -> None:
     speed.add_argument("--markdown", type=Path, help="page whose section on speed is replaced")
     speed.add_argument("--models", type=Path, help="folder that keeps the models [temporary]")
     _add_served(speed)
-    _add_numbers(speed, SpeedSettings())
+    _add_numbers(speed, BenchSettings())
     speed.set_defaults(run=_reproduce_speed)
 
 
@@ -222,7 +208,7 @@ def _numbers(options: argparse.Namespace, kind: type[Settings]) -> Settings:
 
 
 def _reproduce_speed(options: argparse.Namespace) -> None:
-    settings = _numbers(options, SpeedSettings)
+    settings = _numbers(options, BenchSettings)
     options.out.mkdir(parents=True, exist_ok=True)
     report = measure_speed(Sources(options.data, options.models, options.served), settings)
     document = json.dumps(report.to_json(), indent=1)
@@ -234,22 +220,6 @@ def _reproduce_speed(options: argparse.Namespace) -> None:
         options.markdown.write_text(in_place_of_section(page, markdown_section(report)), "utf-8")
     if report.missing:
         raise MeasurementError(f"not measured: {', '.join(report.missing)}")
-
-
-def _soak(options: argparse.Namespace) -> None:
-    settings = _numbers(options, SoakSettings)
-    result = soak(options.served, settings)
-    print(json.dumps(asdict(result)) if options.json else soak_text(result))
-    if faults := result.faults():
-        raise MeasurementError("; ".join(faults))
-
-
-def _reloads(options: argparse.Namespace) -> None:
-    settings = _numbers(options, ReloadSettings)
-    result = reload_under_load(options.served, settings)
-    print(json.dumps(asdict(result)) if options.json else reloads_text(result))
-    if faults := result.faults():
-        raise MeasurementError("; ".join(faults))
 
 
 def _reproduce_refinement(options: argparse.Namespace) -> None:

@@ -1,6 +1,7 @@
-"""`python -m trainer reproduce speed`: how fast, measured side by side in one run.
+"""`python -m trainer reproduce speed`: the engine and the service beside their peers.
 
-`engine_figures.py` has one function for each ratio that we are judged by, `peers.py` what
-we are compared with, `curves.py` how time grows, `stages.py` where it goes and how far
-each stage is from what the hardware allows. `run.py` puts it together.
+`engine_figures` and `service_figures` have one function for each figure that is judged,
+`peers` and `peer_servers` what they are compared with, `curves` how time grows, `stages`
+where it goes and how far each stage is from what the hardware allows. `run` puts it
+together, `report` and `plot` show it. Every figure is the median of several rounds.
 """

@@ -5,6 +5,7 @@ pipeline that of one photograph from its bytes to its labels.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from io import BytesIO
 
 from PIL import Image
@@ -13,14 +14,21 @@ from service.engine import Engine
 from trainer.bench.engine_bench import EngineBench
 from trainer.bench.peers import blas_product
 from trainer.bench.settings import ModelSize
+from trainer.bench.spread import Spread
+from trainer.bench.stopwatch import Timings
 
 __all__ = ["CURVES", "Point"]
 
-# One point: what was varied under its name, and seconds under the names of the workloads.
-Point = dict[str, float]
-
 # Sides of the enlarged and reduced photographs, relative to its own.
 _SCALES = (0.25, 0.5, 1, 2)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value of what is varied, and the seconds of each workload there."""
+
+    value: int
+    seconds: dict[str, Spread]
 
 
 def by_atoms(bench: EngineBench) -> list[Point]:
@@ -38,7 +46,7 @@ def by_atoms(bench: EngineBench) -> list[Point]:
             for atoms, engine in engines.items()
         },
     }
-    return _points("atoms", bench.compare(workloads))
+    return _points(bench.compare(workloads))
 
 
 def by_depth(bench: EngineBench) -> list[Point]:
@@ -46,7 +54,6 @@ def by_depth(bench: EngineBench) -> list[Point]:
     settings = bench.settings
     return _coding_curve(
         bench,
-        "depth",
         {
             depth: ModelSize(depth, settings.atoms, settings.nonzeros)
             for depth in settings.depth_curve
@@ -59,7 +66,6 @@ def by_nonzeros(bench: EngineBench) -> list[Point]:
     settings = bench.settings
     return _coding_curve(
         bench,
-        "nonzeros",
         {
             nonzeros: ModelSize(settings.depth, settings.atoms, nonzeros)
             for nonzeros in settings.nonzeros_curve
@@ -74,14 +80,14 @@ def by_pixels(bench: EngineBench) -> list[Point]:
     for scale in _SCALES:
         pixels, data = _scaled(bench.images[0], scale)
         workloads[f"pipeline {pixels}"] = _pipeline(engine, data)
-    return _points("pixels", bench.compare(workloads))
+    return _points(bench.compare(workloads))
 
 
-def _coding_curve(bench: EngineBench, name: str, sizes: dict[int, ModelSize]) -> list[Point]:
+def _coding_curve(bench: EngineBench, sizes: dict[int, ModelSize]) -> list[Point]:
     workloads = {
         f"coding {value}": _coding(bench, bench.models.load(size)) for value, size in sizes.items()
     }
-    return _points(name, bench.compare(workloads))
+    return _points(bench.compare(workloads))
 
 
 def _coding(bench: EngineBench, engine: Engine) -> Callable[[], object]:
@@ -92,12 +98,13 @@ def _pipeline(engine: Engine, data: bytes) -> Callable[[], object]:
     return lambda: engine.classify(data)
 
 
-def _points(name: str, best: dict[str, float]) -> list[Point]:
-    """Workloads called `<what> <value>`, one point for every value."""
+def _points(timings: Timings) -> list[Point]:
+    """One point for every value of workloads that were called `<name> <value>`."""
     points: dict[int, Point] = {}
-    for key, seconds in best.items():
-        workload, _, value = key.rpartition(" ")
-        points.setdefault(int(value), {name: int(value)})[workload] = seconds
+    for key in timings.rounds[0]:
+        name, _, value = key.rpartition(" ")
+        point = points.setdefault(int(value), Point(int(value), {}))
+        point.seconds[name] = timings.seconds(key)
     return [points[value] for value in sorted(points)]
 
 

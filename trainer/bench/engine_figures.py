@@ -1,9 +1,9 @@
-"""The ratios that we are judged by, one function each.
+"""The ratios that the engine is judged by, one function each.
 
-Both sides of a ratio are timed in turns on the same cores; a figure keeps the seconds
-that it was made of. `FIGURES` says what each must reach, at the least (`floor`) and at
-best (`aim`), and what the paper has. Those of the running service are in
-`trainer/bench/service_figures.py`.
+Both sides of a ratio are timed in turns on the same cores; the ratio is taken in every
+round and its median counts. A figure keeps the seconds that it was made of.
+`ENGINE_FIGURES` says what each must reach, at the least (`floor`) and at best (`aim`), and
+what the paper has. Those of the running service are in `service_figures`.
 """
 
 from collections.abc import Callable
@@ -11,28 +11,30 @@ from typing import Any
 
 import numpy as np
 
+from service.engine import Engine
 from service.engine.arrays import Float32Array
 from service.engine.sift import describe, locate
-from trainer.bench.engine_bench import EngineBench, average, each_of
+from trainer.bench.engine_bench import EngineBench, each_of
 from trainer.bench.engine_processes import measure_throughput
 from trainer.bench.goals import Figure, Goal
 from trainer.bench.machine import pinned, separate_cores
 from trainer.bench.peers import blas_product, opencv_sift, sklearn_omp, spams_omp
 from trainer.bench.settings import ModelSize
+from trainer.bench.spread import Spread
 
-__all__ = ["FIGURES"]
+__all__ = ["ENGINE_FIGURES"]
 
 
 def coding_vs_gemm(bench: EngineBench) -> Figure:
     """Descriptors to codes, beside the bare product of descriptors and dictionary."""
     engine = bench.models.load()
-    best = bench.compare(
+    timings = bench.compare(
         {
             "blas_product": blas_product(bench.vectors, engine.coder.dictionary),
             "coding": lambda: engine.encode(bench.vectors),
         }
     )
-    return Figure(best["blas_product"] / best["coding"], best)
+    return Figure.ratio(timings, "blas_product", "coding")
 
 
 def coding_vs_spams(bench: EngineBench) -> Figure:
@@ -48,13 +50,13 @@ def coding_vs_spams_float64(bench: EngineBench) -> Figure:
 def _coding_vs_spams(bench: EngineBench, precision: type[np.floating[Any]]) -> Figure:
     engine = bench.models.load()
     dictionary, nonzeros = engine.coder.dictionary, bench.settings.nonzeros
-    best = bench.compare(
+    timings = bench.compare(
         {
             "spams_omp": spams_omp(bench.vectors, dictionary, nonzeros, precision),
             "coding": lambda: engine.encode(bench.vectors),
         }
     )
-    return Figure(best["spams_omp"] / best["coding"], best)
+    return Figure.ratio(timings, "spams_omp", "coding")
 
 
 def coding_vs_sklearn(bench: EngineBench) -> Figure:
@@ -62,25 +64,25 @@ def coding_vs_sklearn(bench: EngineBench) -> Figure:
     engine = bench.models.load()
     few = bench.vectors[: bench.settings.sklearn_vectors]
     dictionary, nonzeros = engine.coder.dictionary, bench.settings.nonzeros
-    best = bench.compare(
+    timings = bench.compare(
         {
             "sklearn_omp": sklearn_omp(few, dictionary, nonzeros),
             "coding": lambda: engine.encode(few),
         }
     )
-    return Figure(best["sklearn_omp"] / best["coding"], best)
+    return Figure.ratio(timings, "sklearn_omp", "coding")
 
 
 def coding_k_independence(bench: EngineBench) -> Figure:
     """Coding with the usual dictionary, beside coding with the large one."""
     few, many = bench.models.load(), bench.models.load(bench.settings.large)
-    best = bench.compare(
+    timings = bench.compare(
         {
             "few_atoms": lambda: few.encode(bench.vectors),
             "many_atoms": lambda: many.encode(bench.vectors),
         }
     )
-    return Figure(best["few_atoms"] / best["many_atoms"], best)
+    return Figure.ratio(timings, "few_atoms", "many_atoms")
 
 
 def pipeline_vs_gemm(bench: EngineBench) -> Figure:
@@ -88,9 +90,9 @@ def pipeline_vs_gemm(bench: EngineBench) -> Figure:
     engine, images = bench.models.load(), bench.images
     grid = engine.describe(engine.decode(images[0]))
     product = blas_product(grid.reshape(-1, grid.shape[2]), engine.coder.dictionary)
-    best = bench.compare({"blas_product": product, **each_of("pipeline", engine.classify, images)})
-    seconds = {"blas_product": best["blas_product"], "pipeline": average("pipeline", best)}
-    return Figure(seconds["blas_product"] / seconds["pipeline"], seconds)
+    pipelines = each_of("pipeline", engine.classify, images)
+    timings = bench.compare({"blas_product": product, **pipelines})
+    return Figure.ratio(timings.averaged(), "blas_product", "pipeline")
 
 
 def sift_vs_opencv(bench: EngineBench) -> Figure:
@@ -109,8 +111,8 @@ def sift_laid_out_vs_opencv(bench: EngineBench) -> Figure:
 def _sift_vs_opencv(bench: EngineBench, sift: Callable[[Float32Array], object]) -> Figure:
     gray = bench.models.load().decode(bench.images[0])
     pixels = np.round(gray * 255).astype(np.uint8)
-    best = bench.compare({"opencv_sift": opencv_sift(pixels), "sift": lambda: sift(gray)})
-    return Figure(best["opencv_sift"] / best["sift"], best)
+    timings = bench.compare({"opencv_sift": opencv_sift(pixels), "sift": lambda: sift(gray)})
+    return Figure.ratio(timings, "opencv_sift", "sift")
 
 
 def scaling_2(bench: EngineBench) -> Figure:
@@ -119,12 +121,18 @@ def scaling_2(bench: EngineBench) -> Figure:
         bench.models.bundle(),
         bench.images,
         separate_cores(2),
-        # Many short rounds: each is an opportunity to find both cores undisturbed.
-        16 * bench.settings.rounds,
-        bench.patience.seconds / 16,
+        # More and shorter rounds: two cores are rarely undisturbed at once for long.
+        2 * bench.settings.rounds,
+        bench.duration.seconds / 4,
     )
-    seconds = {"alone": 1 / throughput.alone, "together": 1 / throughput.together}
-    return Figure(throughput.together / throughput.alone, seconds)
+    pairs = list(zip(throughput.alone, throughput.together, strict=True))
+    return Figure(
+        Spread.of(together / alone for alone, together in pairs),
+        {
+            "alone": Spread.of(1 / alone for alone, _ in pairs),
+            "together": Spread.of(1 / together for _, together in pairs),
+        },
+    )
 
 
 def threads_2(bench: EngineBench) -> Figure:
@@ -132,30 +140,31 @@ def threads_2(bench: EngineBench) -> Figure:
     with pinned(separate_cores(2)):  # threads may start with the engine, and inherit it
         one, two = bench.models.load(), bench.models.load(threads=2)
     images = bench.images
-    best = bench.compare_on_the_wall(
+    timings = bench.compare_elapsed(
         {
             **each_of("one_thread", one.classify, images),
             **each_of("two_threads", two.classify, images),
         },
         cores=2,
     )
-    seconds = {name: average(name, best) for name in ("one_thread", "two_threads")}
-    return Figure(seconds["one_thread"] / seconds["two_threads"], seconds)
+    return Figure.ratio(timings.averaged(), "one_thread", "two_threads")
 
 
 def frames_per_second(bench: EngineBench) -> Figure:
     """Photographs a second on one core, with twice the atoms as in the paper's figure."""
-    engine = bench.models.load(_doubled(bench))
-    best = bench.compare_on_the_wall(each_of("pipeline", engine.classify, bench.images))
-    return Figure(1 / average("pipeline", best), {"pipeline": average("pipeline", best)})
+    return _frames_per_second(bench, bench.models.load(_doubled(bench)), bench.images)
 
 
 def caltech_frames_per_second(bench: EngineBench) -> Figure:
     """Images of Caltech 101 a second on one core, at most 300 pixels wide and high."""
     engine = bench.models.load(_doubled(bench), max_side=300)
     images = [path.read_bytes() for path in bench.photographs.caltech]
-    best = bench.compare_on_the_wall(each_of("pipeline", engine.classify, images))
-    return Figure(1 / average("pipeline", best), {"pipeline": average("pipeline", best)})
+    return _frames_per_second(bench, engine, images)
+
+
+def _frames_per_second(bench: EngineBench, engine: Engine, images: list[bytes]) -> Figure:
+    timings = bench.compare_elapsed(each_of("pipeline", engine.classify, images)).averaged()
+    return Figure(timings.rate("pipeline"), {"pipeline": timings.seconds("pipeline")})
 
 
 def _doubled(bench: EngineBench) -> ModelSize:
@@ -163,7 +172,7 @@ def _doubled(bench: EngineBench) -> ModelSize:
     return ModelSize(size.depth, 2 * size.atoms, size.nonzeros)
 
 
-FIGURES: dict[str, Goal[EngineBench]] = {
+ENGINE_FIGURES: dict[str, Goal[EngineBench]] = {
     "coding_vs_gemm": Goal(coding_vs_gemm, "BLAS product / our coding", 9, 12, "8.6"),
     "coding_vs_spams": Goal(coding_vs_spams, "SPAMS OMP / our coding", 220, 300, "50 (four cores)"),
     "coding_vs_spams_float64": Goal(

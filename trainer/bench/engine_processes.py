@@ -1,7 +1,7 @@
 """Throughput of one process on one core, and of two on two.
 
 Real processes, each pinned to its core with an engine of its own, as the service's
-workers are. They wait for the word, classify the same images, and say when they began
+workers are. They wait for a command, classify the same images, and say when they began
 and ended; the clock is the same for all processes of a machine.
 """
 
@@ -28,10 +28,10 @@ _WARM_UP_IMAGES = 50
 
 @dataclass(frozen=True)
 class Throughput:
-    """Images a second: the best round of one process alone, and of all together."""
+    """Images a second, round by round: one process alone, and all together just after."""
 
-    alone: float
-    together: float
+    alone: tuple[float, ...]
+    together: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class EngineProcess:
     connection: Connection
 
     def start(self, passes: int = 1, part: slice = _ALL) -> None:
-        """Let it classify its images, or a part of them, so many times."""
+        """Have it classify its images, or a part of them, so many times."""
         self.connection.send((passes, part))
 
     def finished(self) -> tuple[float, float]:
@@ -65,7 +65,7 @@ def measure_throughput(
         for _ in range(rounds):
             alone.append(_images_per_second(workers[:1], passes, len(images)))
             together.append(_images_per_second(workers, passes, len(images)))
-    return Throughput(max(alone), max(together))
+    return Throughput(tuple(alone), tuple(together))
 
 
 def _images_per_second(workers: Sequence[EngineProcess], passes: int, n_images: int) -> float:

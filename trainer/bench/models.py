@@ -20,7 +20,7 @@ from service.engine.arrays import Float32Array
 from service.engine.classifier import LinearClassifier
 from service.engine.coding import Coder
 from service.engine.tree import Tree
-from trainer.bench.settings import ModelSize, SpeedSettings
+from trainer.bench.settings import BenchSettings, ModelSize
 from trainer.dataset import LabelledImage
 from trainer.dictionary import first_dictionary
 from trainer.fit import bundle_of
@@ -39,7 +39,7 @@ UNLIMITED_SIDE = 4096
 class Models:
     """Bundles over one tree, built when first asked for, kept in `folder`."""
 
-    def __init__(self, folder: Path, images: tuple[Path, ...], settings: SpeedSettings) -> None:
+    def __init__(self, folder: Path, images: tuple[Path, ...], settings: BenchSettings) -> None:
         self.folder = folder
         self.images = images
         self.settings = settings

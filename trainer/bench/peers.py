@@ -1,5 +1,6 @@
-"""What we are compared with, each at its best: inputs prepared, outputs allocated before.
+"""The libraries that the engine is compared with, each at its best.
 
+Inputs are prepared and outputs allocated before.
 Every function returns a workload, ready to be timed. The libraries are those of the
 extra `bench`, loaded when first needed.
 """

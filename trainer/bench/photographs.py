@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from service.engine.arrays import UInt8Array
-from trainer.bench.settings import SpeedSettings
+from trainer.bench.settings import BenchSettings
 from trainer.dataset import SUFFIXES, scan
 
 __all__ = ["Photographs", "find_photographs", "make_photographs"]
@@ -41,7 +41,7 @@ class Photographs:
     made: tuple[str, ...]
 
 
-def find_photographs(data: Path, scratch: Path, settings: SpeedSettings) -> Photographs:
+def find_photographs(data: Path, scratch: Path, settings: BenchSettings) -> Photographs:
     """The data sets below `data`; what is absent is drawn into `scratch`."""
     made: list[str] = []
 
@@ -86,7 +86,7 @@ def _spread(paths: list[Path], count: int) -> tuple[Path, ...]:
     return tuple(paths[place] for place in places)
 
 
-def make_photographs(folder: Path, settings: SpeedSettings, size: tuple[int, int]) -> list[Path]:
+def make_photographs(folder: Path, settings: BenchSettings, size: tuple[int, int]) -> list[Path]:
     """JPEG files of (width, height), the same for the same seed."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng([settings.seed, *size])

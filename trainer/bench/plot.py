@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from trainer.bench.curves import Point
-from trainer.bench.engine_figures import FIGURES
 from trainer.bench.peers import optional
-from trainer.bench.run import SpeedReport
+from trainer.bench.run import GOALS, SpeedReport
 
 __all__ = ["draw_speed"]
 
@@ -18,7 +17,7 @@ _LINES = {"coding": "#2a7f62", "pipeline": "#1f5fa8", "blas_product": "#c8553d"}
 def draw_speed(report: SpeedReport, path: Path) -> None:
     """One picture of the whole run."""
     figure_module = optional("matplotlib.figure", "matplotlib")
-    figure = figure_module.Figure(figsize=(13, 8), layout="constrained")
+    figure = figure_module.Figure(figsize=(14, 9), layout="constrained")
     figure.suptitle(f"Leafcode on one core of {report.machine['cpu']}", color=_INK)
     axes = figure.subplots(2, 3)
     _draw_figures(axes[0, 0], report)
@@ -31,30 +30,31 @@ def draw_speed(report: SpeedReport, path: Path) -> None:
     }
     for name, (axis, title) in panels.items():
         logarithmic = name in ("atoms", "pixels")
-        _draw_curve(axis, report.curves.get(name, []), name, logarithmic=logarithmic)
+        _draw_curve(axis, report.curves.get(name, []), logarithmic=logarithmic)
         axis.set_title(f"Time by {title}", fontsize=10)
     figure.savefig(path, dpi=110)
 
 
 def _draw_figures(axis: Any, report: SpeedReport) -> None:
-    """Each figure as a share of its floor, or of its aim where it has none."""
-    shares = {}
-    for name, goal in FIGURES.items():
-        least = goal.floor or goal.aim
-        if name in report.figures and least:
-            shares[name] = report.figures[name].value / least
-    names = list(shares)[::-1]
-    colours = [_GOOD if shares[name] >= 1 else _SHORT for name in names]
-    axis.barh(names, [shares[name] for name in names], color=colours)
+    """Each figure as a share of what must be reached, or of its aim; more is better."""
+    names = [name for name in reversed(report.figures) if GOALS[name].share(1) is not None]
     for place, name in enumerate(names):
-        value = f" {report.figures[name].value:.3g}"
-        axis.text(shares[name], place, value, va="center", color=_INK, fontsize=9)
-        goal = FIGURES[name]
-        if goal.floor and goal.aim:
-            axis.plot(goal.aim / goal.floor, place, "D", color=_INK, markersize=4)
+        goal, spread = GOALS[name], report.figures[name].spread
+        median, *rounds = (
+            goal.share(value) for value in (spread.median, spread.lowest, spread.highest)
+        )
+        colour = _SHORT if goal.missed(spread.median) else _GOOD
+        axis.plot(rounds, [place, place], color=colour, linewidth=2)
+        axis.plot(median, place, "o", color=colour, markersize=6)
+        if goal.aim:
+            axis.plot(goal.share(goal.aim), place, "D", color=_INK, markersize=3)
+    values = [f"{name} {report.figures[name].value:.3g}" for name in names]
+    axis.set_yticks(range(len(names)), values)
     axis.axvline(1, color=_INK, linewidth=1)
-    axis.set_title("Share of what must be reached (diamond: aim)", fontsize=10)
-    axis.tick_params(labelsize=8)
+    axis.set_xscale("log")
+    axis.grid(axis="x", color=_PALE, linewidth=0.5)
+    axis.set_title("Share of what must be (dot: median, line: rounds, diamond: aim)", fontsize=9)
+    axis.tick_params(labelsize=7)
 
 
 def _draw_stages(axis: Any, report: SpeedReport) -> None:
@@ -64,7 +64,7 @@ def _draw_stages(axis: Any, report: SpeedReport) -> None:
     bottoms = {"measured": 0.0, "floor": 0.0}
     colours = ("#8d99ae", "#1f5fa8", "#6d597a", "#2a7f62", "#79b791", "#e3b23c", "#c8553d")
     for stage, colour in zip(report.stages.stages, colours, strict=True):
-        times = {"measured": 1e3 * stage.seconds, "floor": 1e3 * stage.floor}
+        times = {"measured": 1e3 * stage.seconds.median, "floor": 1e3 * stage.floor}
         axis.bar(
             list(times), list(times.values()), 0.55, list(bottoms.values()),
             color=colour, label=f"{stage.name} {times['measured']:.2f} ms",
@@ -76,14 +76,17 @@ def _draw_stages(axis: Any, report: SpeedReport) -> None:
     axis.set_title("Stages of one image", fontsize=10)
 
 
-def _draw_curve(axis: Any, points: list[Point], name: str, *, logarithmic: bool) -> None:
+def _draw_curve(axis: Any, points: list[Point], *, logarithmic: bool) -> None:
     for workload, colour in _LINES.items():
-        measured = [point for point in points if workload in point]
+        measured = [point for point in points if workload in point.seconds]
         if measured:
             label = workload.replace("_", " ").replace("blas", "BLAS")
-            x = [point[name] for point in measured]
-            y = [1e3 * point[workload] for point in measured]
-            axis.plot(x, y, "o-", color=colour, label=label)
+            spreads = [point.seconds[workload] for point in measured]
+            y = [1e3 * spread.median for spread in spreads]
+            below = [1e3 * (spread.median - spread.lowest) for spread in spreads]
+            above = [1e3 * (spread.highest - spread.median) for spread in spreads]
+            x = [point.value for point in measured]
+            axis.errorbar(x, y, [below, above], fmt="o-", color=colour, label=label, capsize=2)
     if logarithmic:
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
@@ -93,7 +96,7 @@ def _draw_curve(axis: Any, points: list[Point], name: str, *, logarithmic: bool)
         axis.yaxis.set_major_formatter("{x:g}")
     else:
         axis.set_ylim(bottom=0)
-    axis.set_xticks([point[name] for point in points], [_short(point[name]) for point in points])
+    axis.set_xticks([point.value for point in points], [_short(point.value) for point in points])
     axis.minorticks_off()
     axis.grid(color=_PALE, linewidth=0.5)
     axis.set_ylabel("ms")

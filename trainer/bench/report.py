@@ -53,7 +53,7 @@ def _inputs(report: SpeedReport) -> str:
     text = f"one core of {report.machine['cpu']}, {report.seconds:.0f} s in all"
     if report.machine["load_average"] > 1:
         load = report.machine["load_average"]
-        text += f", load average {load:.1f} when it began, which disturbs all time on the wall"
+        text += f", load average {load:.1f} when it began, which lengthens elapsed times"
     if report.made:
         text += f"; made here because they are absent: images of {', '.join(report.made)}"
     return text
@@ -64,10 +64,11 @@ def _method(report: SpeedReport) -> str:
     return _wrapped(
         "`python -m trainer reproduce speed --data <folder of both data sets> --markdown "
         f"RESULTS.md`, as `make bench` does it: {_inputs(report)}. "
-        "Ratios of times taken in turns on the same core, the "
-        f"best of at least {s.rounds} rounds each, one thread unless said. Ratios on one core are "
-        "of CPU time, so that a busy machine does not lengthen the longer side; images a second "
-        f"and what takes two cores are of time on the wall. {s.vectors} descriptors "
+        "Ratios are of times taken in turns on the same core, one ratio a round. Every figure is "
+        f"the median of at least {s.rounds} rounds where several are shown, and is judged by it; "
+        "beside it are the lowest and the highest round. One thread unless said. Ratios on one "
+        "core are of CPU time, so that a busy machine does not lengthen the longer side; images "
+        f"a second and what takes two cores are of elapsed time. {s.vectors} descriptors "
         "drawn at random over photographs that the model has not seen, "
         f"depth {s.depth}, {s.atoms} atoms ({s.many_atoms} are many), {s.nonzeros} nonzeros. "
         f"Photographs are of {s.height}x{s.width} pixels, images of Caltech 101 of at most 300; "
@@ -78,8 +79,9 @@ def _method(report: SpeedReport) -> str:
 def _conclusions(report: SpeedReport) -> list[str]:
     lines = []
     for name in report.short():
-        value = report.figures[name].value
-        lines.append(f"{name} is {value:.3g}, {GOALS[name].missed(value)}.")
+        found = report.figures[name].spread
+        rounds = f" ({found.lowest:.3g} – {found.highest:.3g})" if found.rounds > 1 else ""
+        lines.append(f"{name} is {found.median:.3g}{rounds}, {GOALS[name].missed(found.median)}.")
     lines += [f"{name} is missing: {reason}." for name, reason in report.missing.items()]
     return lines or ["Every figure reaches what it must."]
 

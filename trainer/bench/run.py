@@ -16,13 +16,13 @@ import service.engine
 from service.engine import LeafcodeError
 from trainer.bench.curves import CURVES, Point
 from trainer.bench.engine_bench import EngineBench, set_up_engine_bench
-from trainer.bench.engine_figures import FIGURES
+from trainer.bench.engine_figures import ENGINE_FIGURES
 from trainer.bench.goals import Figure, Goal
 from trainer.bench.machine import describe_machine
-from trainer.bench.server_comparison import Conduct, compare
+from trainer.bench.server_comparison import ServerResult, compare_servers
 from trainer.bench.service_bench import set_up_service_bench
 from trainer.bench.service_figures import SERVICE_FIGURES
-from trainer.bench.settings import SpeedSettings
+from trainer.bench.settings import BenchSettings
 from trainer.bench.stages import StageReport, measure_stages
 
 __all__ = ["EMBEDDED_MODELS", "GOALS", "Sources", "SpeedReport", "measure_speed"]
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 Part = TypeVar("Part")
 Bench = TypeVar("Bench")
 
-GOALS: dict[str, Goal[Any]] = {**FIGURES, **SERVICE_FIGURES}
+GOALS: dict[str, Goal[Any]] = {**ENGINE_FIGURES, **SERVICE_FIGURES}
 
 EMBEDDED_MODELS = Path(service.engine.__file__).parents[1] / "models"
 
@@ -50,13 +50,13 @@ class Sources:
 class SpeedReport:
     """All that one run measured; `missing` has the reason of every part that it could not."""
 
-    settings: SpeedSettings
+    settings: BenchSettings
     machine: dict[str, Any]
     made: tuple[str, ...]
     figures: dict[str, Figure] = field(default_factory=dict)
     curves: dict[str, list[Point]] = field(default_factory=dict)
     stages: StageReport | None = None
-    servers: dict[str, Conduct] = field(default_factory=dict)
+    servers: dict[str, ServerResult] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -65,7 +65,7 @@ class SpeedReport:
         return [name for name, figure in self.figures.items() if GOALS[name].missed(figure.value)]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; every figure is a number under its own name."""
+        """Plain JSON values; every figure is a number under its own name, its median."""
         return {
             **{name: figure.value for name, figure in self.figures.items()},
             "goals": {
@@ -77,13 +77,19 @@ class SpeedReport:
                 }
                 for name, goal in GOALS.items()
             },
+            "spread": {name: asdict(figure.spread) for name, figure in self.figures.items()},
             "short": self.short(),
             "missing": self.missing,
-            "seconds": {name: figure.seconds for name, figure in self.figures.items()},
+            "seconds": {
+                name: {side: asdict(spread) for side, spread in figure.seconds.items()}
+                for name, figure in self.figures.items()
+            },
             "facts": {name: item.facts for name, item in self.figures.items() if item.facts},
-            "servers": {name: asdict(conduct) for name, conduct in self.servers.items()},
+            "servers": {name: asdict(result) for name, result in self.servers.items()},
             "stages": None if self.stages is None else self.stages.to_json(),
-            "curves": self.curves,
+            "curves": {
+                name: [asdict(point) for point in points] for name, points in self.curves.items()
+            },
             "made_images": list(self.made),
             "machine": self.machine,
             "settings": asdict(self.settings),
@@ -91,7 +97,7 @@ class SpeedReport:
         }
 
 
-def measure_speed(sources: Sources, settings: SpeedSettings) -> SpeedReport:
+def measure_speed(sources: Sources, settings: BenchSettings) -> SpeedReport:
     """Measure everything on the images that there are."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="leafcode-") as scratch:
@@ -105,7 +111,7 @@ def measure_speed(sources: Sources, settings: SpeedSettings) -> SpeedReport:
 
 
 def _measure(bench: EngineBench, report: SpeedReport) -> None:
-    _measure_figures(FIGURES, bench, report)
+    _measure_figures(ENGINE_FIGURES, bench, report)
     report.stages = _attempt("stages", measure_stages, bench, report)
     for name, curve in CURVES.items():
         points = _attempt(f"curve by {name}", curve, bench, report)
@@ -114,14 +120,16 @@ def _measure(bench: EngineBench, report: SpeedReport) -> None:
 
 
 def _measure_service(bench: EngineBench, served: Path, report: SpeedReport) -> None:
-    images = [path.read_bytes() for path in bench.photographs.caltech_test]
+    images = bench.photographs.caltech_test
     try:
-        with set_up_service_bench(served, images, bench.settings) as stand:
-            _measure_figures(SERVICE_FIGURES, stand, report)
-            compared = _attempt("servers", lambda at: compare(at, report.missing), stand, report)
-            report.servers = compared or {}
+        with set_up_service_bench(served, images, bench.settings) as running:
+            _measure_figures(SERVICE_FIGURES, running, report)
+            results = _attempt(
+                "servers", lambda bench: compare_servers(bench, report.missing), running, report
+            )
+            report.servers = results or {}
     except LeafcodeError as error:
-        # It did not start: nothing of it can be measured.
+        # The service did not start, so nothing of it can be measured.
         report.missing.update(dict.fromkeys([*SERVICE_FIGURES, "servers"], f"{error}"))
 
 
@@ -130,7 +138,9 @@ def _measure_figures(goals: Mapping[str, Goal[Bench]], bench: Bench, report: Spe
         figure = _attempt(name, goal.measure, bench, report)
         if figure is not None:
             report.figures[name] = figure
-            logger.info("%s %.3g", name, figure.value)
+            found = figure.spread
+            text = "%s %.3g (%.3g to %.3g)"
+            logger.info(text, name, found.median, found.lowest, found.highest)
 
 
 def _attempt(

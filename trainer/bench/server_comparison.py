@@ -5,111 +5,132 @@ worker to SIGKILL in the middle of its work.
 """
 
 import contextlib
-import logging
+import itertools
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 
-from trainer.bench.load import Exchange, Generator, Load
+from trainer.bench.load_generator import Load, LoadGenerator
 from trainer.bench.peers import optional
-from trainer.bench.server_process import Server, rival
+from trainer.bench.server_process import Address, ServerProcess, peer
 from trainer.bench.service_bench import ServiceBench
+from trainer.bench.spread import Spread
 
-__all__ = ["OURS", "RIVALS", "Conduct", "compare"]
-
-logger = logging.getLogger(__name__)
+__all__ = ["OURS", "PEERS", "ServerResult", "compare_servers", "lose_a_worker"]
 
 OURS = "Leafcode"
-RIVALS = {"LitServe": "lit", "FastAPI with ProcessPoolExecutor": "executor"}
+PEERS = {"LitServe": "lit", "FastAPI with ProcessPoolExecutor": "executor"}
 
 _CLIENTS = 8
-_REQUESTS = 600
-_ROUNDS = 3
-_ATTACKED = 40
-_KILLED_AFTER = 10
-_PATIENCE_SECONDS = 5.0
+_REQUESTS = 400
+_REQUESTS_AROUND_KILL = 40
+_KILL_AFTER = 10
+_TIMEOUT_SECONDS = 5.0
 _RECOVERY_SECONDS = 15.0
 _POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Conduct:
+class ServerResult:
     """How a server did: with 8 clients at work, and when a worker was killed.
 
-    `failed` counts requests of 40; `recovery_seconds` is None if it never did all again.
+    `failed` counts requests of 40; `recovery_seconds` is None if the server did not recover.
     """
 
-    per_second: float
-    p50_ms: float
-    p99_ms: float
+    per_second: Spread
+    p50_ms: Spread
+    p99_ms: Spread
     failed: int
     recovery_seconds: float | None
 
 
-def compare(stand: ServiceBench, missing: dict[str, str]) -> dict[str, Conduct]:
-    """Every server that can be run; `missing` gets the reason of the others."""
+def compare_servers(bench: ServiceBench, missing: dict[str, str]) -> dict[str, ServerResult]:
+    """The result of every server that can be run; `missing` gets the reason of the others."""
+    count = min(_REQUESTS, len(bench.images))
+    images = bench.images[:count]
     with contextlib.ExitStack() as stack:
-        servers = {OURS: stand.server}
-        for name, module in RIVALS.items():
+        servers, generators = {OURS: bench.server}, {OURS: bench.generator}
+        for name, module in PEERS.items():
             try:
-                servers[name] = stack.enter_context(_start(stand, module))
+                servers[name] = stack.enter_context(_start(bench, module))
             except Exception as error:  # noqa: BLE001  # whatever it is, the others run
-                missing[f"rival {name}"] = f"{error}" or type(error).__name__
-        best = _in_turns(stand, servers)
+                missing[f"peer {name}"] = f"{error}" or type(error).__name__
+                continue
+            generator = LoadGenerator(servers[name].address, images, bench.cores[-1])
+            generators[name] = stack.enter_context(generator)
+        loads = _in_turns(generators, count, bench.settings.rounds)
+        data = [image.read_bytes() for image in images[:_REQUESTS_AROUND_KILL]]
         return {
-            name: Conduct(
-                load.rate(),
-                1e3 * load.quantile(0.5),
-                1e3 * load.quantile(0.99),
-                *lose_a_worker(stand, servers[name]),
-            )
-            for name, load in best.items()
+            name: _result(loads[name], *lose_a_worker(server, data))
+            for name, server in servers.items()
         }
 
 
-def _start(stand: ServiceBench, module: str) -> Server:
+def _start(bench: ServiceBench, module: str) -> ServerProcess:
     if module == "lit":
         optional("litserve", "litserve")
-    return rival(module, stand.bundle, stand.cores)
+    return peer(module, bench.bundle, bench.cores)
 
 
-def _in_turns(stand: ServiceBench, servers: Mapping[str, Server]) -> dict[str, Load]:
-    """The best round of each server, after one that does not count."""
-    requests = stand.requests[:_REQUESTS]
-    best: dict[str, Load] = {}
-    for number in range(1 + _ROUNDS):
-        for name, server in servers.items():
-            with stand.beside():
-                load = Generator(server.address).closed_loop(requests, _CLIENTS)
-            if number and (name not in best or load.rate() > best[name].rate()):
-                best[name] = load
-    return best
+def _in_turns(
+    generators: Mapping[str, LoadGenerator], count: int, rounds: int
+) -> dict[str, list[Load]]:
+    """The rounds of each server, after one that does not count."""
+    loads: dict[str, list[Load]] = {name: [] for name in generators}
+    for _ in range(1 + rounds):
+        for name, generator in generators.items():
+            loads[name].append(generator.closed_loop(_CLIENTS, range(count)).all_answered())
+    return {name: found[1:] for name, found in loads.items()}
 
 
-def lose_a_worker(stand: ServiceBench, server: Server) -> tuple[int, float | None]:
-    """Kill one of the workers under load: requests that failed, and seconds to recover."""
-    requests = (stand.requests * _ATTACKED)[:_ATTACKED]
+def _result(loads: Sequence[Load], failed: int, recovery_seconds: float | None) -> ServerResult:
+    return ServerResult(
+        Spread.of(load.per_second for load in loads),
+        Spread.of(1e3 * load.p50[200] for load in loads),
+        Spread.of(1e3 * load.p99[200] for load in loads),
+        failed,
+        recovery_seconds,
+    )
+
+
+def lose_a_worker(server: ServerProcess, images: Sequence[bytes]) -> tuple[int, float | None]:
+    """Kill a worker under load: how many requests fail, and seconds until all is well again."""
     workers = server.workers
-    killed_at = 0.0
-    answers = 0
+    numbers = itertools.count(1)
+    killed_at: list[float] = []
 
-    def on_answer(_: Exchange) -> None:
-        nonlocal answers, killed_at
-        answers += 1
-        if answers == _KILLED_AFTER:
-            killed_at = time.perf_counter()
+    def send(data: bytes) -> bool:
+        answered = _is_classified(server.address, data)
+        if next(numbers) == _KILL_AFTER:
+            killed_at.append(time.perf_counter())
             os.kill(workers[-1], signal.SIGKILL)
+        return answered
 
-    generator = Generator(server.address, _PATIENCE_SECONDS)
-    load = generator.closed_loop(requests, _CLIENTS, on_answer)
+    def has_recovered() -> bool:
+        probes = clients.map(lambda data: _is_classified(server.address, data), requests[:_CLIENTS])
+        return all(probes) and len(server.workers) == len(workers)
 
-    def works() -> bool:
-        again = generator.closed_loop(requests[:_CLIENTS], _CLIENTS)
-        return len(server.workers) == len(workers) and again.count(200) == len(again)
+    requests = list(itertools.islice(itertools.cycle(images), _REQUESTS_AROUND_KILL))
+    with ThreadPoolExecutor(_CLIENTS) as clients:
+        failed = list(clients.map(send, requests)).count(False)
+        return failed, _seconds_until(has_recovered, killed_at[0])
 
-    return len(load) - load.count(200), _seconds_until(works, killed_at)
+
+def _is_classified(address: Address, data: bytes) -> bool:
+    """Whether an image is answered with labels in time."""
+    try:
+        connection = HTTPConnection(*address, timeout=_TIMEOUT_SECONDS)
+        with contextlib.closing(connection):
+            connection.request("POST", "/v1/classify", data, {"Content-Type": "image/png"})
+            response = connection.getresponse()
+            response.read()
+            return response.status == 200
+    except (OSError, HTTPException):
+        return False
 
 
 def _seconds_until(condition: Callable[[], bool], start: float) -> float | None:

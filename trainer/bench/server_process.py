@@ -1,53 +1,58 @@
-"""Servers as processes of their own: started, asked, looked at through /proc, stopped.
+"""Servers as processes of their own, the service and its peers: CPU and memory from /proc.
 
-A server says `ready at http://…` on standard error. Its workers are found by where they
-stand below it: ours are the fork server's children, others' say `worker <pid>` themselves.
+A server says `ready at http://…` on standard error. Workers of the service are the children
+of its fork server; those of a peer write `worker <pid>` to standard error themselves.
 """
 
 import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from trainer.bench.load import Address
 from trainer.errors import TrainingError
 
-__all__ = ["Client", "Server", "Usage", "leafcode", "rival"]
+__all__ = ["Address", "ServerProcess", "Usage", "environment", "get", "leafcode", "peer"]
+
+Address = tuple[str, int]
 
 _READY = re.compile(r"ready at http://([0-9.]+):(\d+)")
 _WORKER = re.compile(r"^worker (\d+)$", re.MULTILINE)
-_HEAD = re.compile(rb"content-length: *(\d+)\r\n(?s:.*?)\r\n\r\n", re.IGNORECASE)
 _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0
 _LAST_LINES = 5
 _POLL_SECONDS = 0.01
 _PROC = Path("/proc")
-_PACKAGE = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What the processes of a server have used: CPU seconds so far, and bytes resident now."""
+    """CPU seconds of a server so far, and the resident bytes of all its processes.
 
-    front_cpu: float
+    The front end is the process with the event loop.
+    """
+
+    front_end_cpu: float
     workers_cpu: float
     bytes: int
 
 
-class Server:
+class ServerProcess:
     """`python -m <arguments>` until it says that it is ready; stopped at the end of the block."""
 
-    def __init__(self, arguments: Sequence[str], workers: Callable[["Server"], list[int]]) -> None:
+    def __init__(
+        self, arguments: Sequence[str], workers: Callable[["ServerProcess"], list[int]]
+    ) -> None:
         self.address: Address = ("", 0)
         self.ready_seconds = 0.0
         self._arguments = arguments
@@ -62,7 +67,7 @@ class Server:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._log,
-            env=_environment(),
+            env=environment(),
         )
         try:
             self.address = self._wait_until_ready(started + _START_SECONDS)
@@ -82,22 +87,22 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What it has said so far."""
+        """What it has written to standard error so far."""
         return Path(self._log.name).read_text("utf-8", "replace")
 
     @property
     def workers(self) -> list[int]:
-        """The process ids of its workers that live, in the order of their start."""
+        """The process ids of its workers that are alive, in the order of their start."""
         return [pid for pid in self._workers(self) if _alive(pid)]
 
     def usage(self) -> Usage:
-        """What it has used until now; the front is everything but the workers."""
+        """What it has used until now."""
         workers = self.workers
-        front = {self.process.pid, *below(self.process.pid)}.difference(workers)
+        processes = {self.process.pid, *below(self.process.pid), *workers}
         return Usage(
-            sum(map(_cpu_seconds, front)),
+            _cpu_seconds(self.process.pid),
             sum(map(_cpu_seconds, workers)),
-            sum(map(_resident_bytes, (*front, *workers))),
+            sum(map(_resident_bytes, processes)),
         )
 
     def _wait_until_ready(self, deadline: float) -> Address:
@@ -109,7 +114,7 @@ class Server:
         return ready[1], int(ready[2])
 
     def _stop(self) -> None:
-        """Ask it to end, then insist: a server that was robbed of a worker may hang."""
+        """Ask it to end, then kill it: a server that lost a worker may hang."""
         children = below(self.process.pid)
         self.process.send_signal(signal.SIGTERM)
         try:
@@ -123,53 +128,26 @@ class Server:
         self._log.close()
 
 
-def leafcode(models: Path, *arguments: str) -> Server:
-    """Our own service on a port that the system chooses."""
-    return Server(["service", "serve", "--port", "0", "--models", str(models), *arguments], _forked)
+def leafcode(models: Path, *arguments: str) -> ServerProcess:
+    """The service, on a port that the system chooses."""
+    return ServerProcess(
+        ["service", "serve", "--port", "0", "--models", str(models), *arguments], _forked
+    )
 
 
-def rival(module: str, bundle: Path, cores: Sequence[int]) -> Server:
+def peer(module: str, bundle: Path, cores: Sequence[int]) -> ServerProcess:
     """One of the applications in `peer_servers/`, its workers pinned to these cores."""
     name = f"trainer.bench.peer_servers.{module}"
-    return Server([name, str(bundle), *map(str, cores)], _announced)
+    return ServerProcess([name, str(bundle), *map(str, cores)], _announced)
 
 
-class Client:
-    """One connection that waits for its answer: the cheapest client there is."""
-
-    def __init__(self, address: Address) -> None:
-        self._socket = socket.create_connection(address, _START_SECONDS)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def get(self, path: str) -> tuple[int, bytes]:
-        """Status and body of a page."""
-        return self.ask(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-
-    def ask(self, request: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer to ready-made bytes."""
-        self._socket.sendall(request)
-        answer = b""
-        while not (
-            match := re.search(
-                rb"content-length: *(\d+)\r\n(?s:.*?)\r\n\r\n", answer, re.IGNORECASE
-            )
-        ):
-            answer += self._receive()
-        while len(answer) < match.end() + int(match[1]):
-            answer += self._receive()
-        return int(answer[9:12]), answer[match.end() :]
-
-    def _receive(self) -> bytes:
-        data = self._socket.recv(65_536)
-        if not data:
-            raise TrainingError("the server hung up in the middle of an answer")
-        return data
+def get(address: Address, path: str) -> int:
+    """The status of the answer to a GET."""
+    with contextlib.closing(HTTPConnection(*address, timeout=_START_SECONDS)) as connection:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        response.read()
+        return response.status
 
 
 def below(pid: int) -> list[int]:
@@ -177,12 +155,12 @@ def below(pid: int) -> list[int]:
     return [found for child in _children(pid) for found in (child, *below(child))]
 
 
-def _forked(server: Server) -> list[int]:
+def _forked(server: ServerProcess) -> list[int]:
     """Children of the fork server, which is the service's only child; oldest first."""
     return sorted(pid for child in _children(server.process.pid) for pid in _children(child))
 
 
-def _announced(server: Server) -> list[int]:
+def _announced(server: ServerProcess) -> list[int]:
     return [int(pid) for pid in _WORKER.findall(server.log)]
 
 
@@ -218,7 +196,7 @@ def _resident_bytes(pid: int) -> int:
     return 0
 
 
-def _environment() -> dict[str, str]:
-    """Ours without settings of the developer's own, and the package in reach."""
+def environment() -> dict[str, str]:
+    """This environment without settings of the service, and the package on the path."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LEAFCODE_")}
-    return {**kept, "PYTHONPATH": str(_PACKAGE)}
+    return {**kept, "PYTHONPATH": str(_ROOT)}

@@ -1,15 +1,16 @@
-"""The test stand: a running service, bare engines on the same cores, and what to send.
+"""A running service, bare engines on the same cores, and the load that both get.
 
 What several figures need is measured once and kept.
 """
 
+import json
 import os
-import statistics
-import time
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from http.client import HTTPConnection
 from io import BytesIO
 from pathlib import Path
 
@@ -17,21 +18,11 @@ import numpy as np
 from PIL import Image
 
 from trainer.bench.engine_processes import EngineProcess, engine_processes
-from trainer.bench.load import Generator, Load, even_times, poisson_times, post
-from trainer.bench.machine import pinned
-from trainer.bench.server_process import Client, Server, Usage, leafcode
-from trainer.bench.settings import SpeedSettings
-from trainer.errors import TrainingError
+from trainer.bench.load_generator import Load, LoadGenerator
+from trainer.bench.server_process import Address, ServerProcess, Usage, leafcode
+from trainer.bench.settings import BenchSettings
 
-__all__ = [
-    "Capacity",
-    "Moderate",
-    "Overload",
-    "ServiceBench",
-    "classify_request",
-    "default_bundle",
-    "set_up_service_bench",
-]
+__all__ = ["Moderate", "Overload", "ServiceBench", "Turn", "set_up_service_bench"]
 
 _SMALL_SIDE = 160
 _CLIENTS_PER_WORKER = 4
@@ -43,23 +34,18 @@ _MODERATE = 0.7
 
 
 @dataclass(frozen=True)
-class Capacity:
-    """Images a second of the service and of bare engines, round by round, taken in turns.
+class Turn:
+    """Images a second of the bare engines, and of the service just after.
 
-    The costs are CPU milliseconds a request: the service's front, its workers, and the
-    generator, which runs on the same cores and is none of the service's business.
+    The costs are CPU milliseconds a request: of the front end, of the workers, and of the
+    generator, which runs on the same cores but is no part of the service.
     """
 
-    service: tuple[float, ...]
-    engine: tuple[float, ...]
-    front_ms: float
-    worker_ms: float
+    engine: float
+    service: float
+    front_end_ms: float
+    workers_ms: float
     generator_ms: float
-
-    @property
-    def highest(self) -> float:
-        """The highest throughput of the service."""
-        return max(self.service)
 
 
 @dataclass(frozen=True)
@@ -73,12 +59,12 @@ class Moderate:
 
     def slowdown(self, load: Load) -> float:
         """The 99th percentile in medians without load."""
-        return load.quantile(0.99) / self.unloaded
+        return load.p99.get(200, float("nan")) / self.unloaded
 
 
 @dataclass(frozen=True)
 class Overload:
-    """Twice the load that can be done, some times, and the bytes in memory before and after.
+    """Rounds of twice the load that can be done, and the bytes in memory before and after.
 
     A round is the highest throughput just before, and what became of the load.
     """
@@ -88,177 +74,141 @@ class Overload:
     bytes_after: int
 
     @property
-    def exchanges(self) -> Load:
-        """All rounds as one."""
-        loads = [load for _, load in self.rounds]
-        return Load(
-            tuple(item for load in loads for item in load.exchanges),
-            sum(load.cpu_seconds for load in loads),
-        )
+    def loads(self) -> list[Load]:
+        """What became of the load, round by round."""
+        return [load for _, load in self.rounds]
 
 
 @dataclass(frozen=True)
 class ServiceBench:
-    """A running service and the requests that it gets."""
+    """A running service, its generator, and the images that it gets; the last one is small."""
 
-    settings: SpeedSettings
+    settings: BenchSettings
     models: Path
-    server: Server
+    server: ServerProcess
+    generator: LoadGenerator
     cores: tuple[int, ...]
-    images: Sequence[bytes]
+    images: Sequence[Path]
 
-    @property
+    @cached_property
     def bundle(self) -> Path:
-        """What the service answers with."""
-        return default_bundle(self.models)
-
-    @cached_property
-    def requests(self) -> list[bytes]:
-        """One request an image."""
-        return [classify_request(data) for data in self.images]
-
-    @cached_property
-    def small_image(self) -> bytes:
-        """A small JPEG: what surrounds the engine weighs most with it."""
-        with Image.open(BytesIO(self.images[0])) as picture:
-            small = picture.convert("RGB")
-        small.thumbnail((_SMALL_SIDE, _SMALL_SIDE))
-        buffer = BytesIO()
-        small.save(buffer, "JPEG", quality=90)
-        return buffer.getvalue()
+        """The version folder that the service answers with."""
+        model = _answering_model(self.server.address, self.images[0].read_bytes())
+        return self.models / str(model["name"]) / str(model["version"])
 
     @property
-    def generator(self) -> Generator:
-        """What makes the load."""
-        return Generator(self.server.address)
-
-    @contextmanager
-    def beside(self) -> Iterator[None]:
-        """The generator on one core: the last, whose worker gets so much less to do."""
-        with pinned(self.cores[-1:]):
-            yield
+    def small_image(self) -> int:
+        """The place of a small JPEG: the costs around the engine weigh most with it."""
+        return len(self.images) - 1
 
     @cached_property
-    def capacity(self) -> Capacity:
-        """Service and bare engines in turns, some images at a time, every image once for each."""
-        shares = [self.images[number :: len(self.cores)] for number in range(len(self.cores))]
+    def turns(self) -> list[Turn]:
+        """Bare engines and service in turns, some images each time, every image once for each."""
+        count = len(self.images) - 1
+        shares = [range(number, count, len(self.cores)) for number in range(len(self.cores))]
         turns = min(_TURNS, len(shares[-1]))
-        service, engine, costs = [], [], []
-        with engine_processes(self.bundle, shares, self.cores) as processes:
-            self.saturate(self.requests[:_WARM_UP_REQUESTS])
-            for turn in range(turns):
-                part = slice(turn, None, turns)
-                engine.append(_pace(processes, shares, part))
-                requests = [classify_request(data) for share in shares for data in share[part]]
-                before = self.server.usage()
-                load = self.saturate(requests)
-                service.append(_all_answered(load).rate())
-                costs.append(_costs(before, self.server.usage(), load))
-        front, workers, generator = (statistics.median(cost) for cost in zip(*costs, strict=True))
-        return Capacity(tuple(service), tuple(engine), front, workers, generator)
+        data = [[self.images[place].read_bytes() for place in share] for share in shares]
+        with engine_processes(self.bundle, data, self.cores) as processes:
+            self.saturate(range(min(_WARM_UP_REQUESTS, count)))
+            return [
+                self._turn(processes, shares, slice(turn, None, turns)) for turn in range(turns)
+            ]
+
+    def _turn(
+        self, processes: Sequence[EngineProcess], shares: Sequence[range], part: slice
+    ) -> Turn:
+        engine = _engines_per_second(processes, [len(share[part]) for share in shares], part)
+        before = self.server.usage()
+        load = self.saturate([place for share in shares for place in share[part]])
+        costs = _milliseconds_a_request(before, self.server.usage(), load)
+        return Turn(engine, load.all_answered().per_second, *costs)
 
     @cached_property
-    def loaded(self) -> list["Moderate"]:
-        """The answers at 70 % of what the service can do, as often as a comparison is made.
+    def moderate(self) -> list[Moderate]:
+        """Rounds at 70 % of what the service can do.
 
         The machine's own speed changes from one second to the next: each time, what it can
         do and how long it takes without load are measured just before.
         """
         return [self._moderate() for _ in range(self.settings.rounds)]
 
-    def _moderate(self) -> "Moderate":
-        highest, unloaded = self._highest_now(), self._unloaded_now()
-        rate = _MODERATE * highest
-        return Moderate(rate, unloaded, self.at(rate), self.at(rate, poisson=True))
+    def _moderate(self) -> Moderate:
+        rate = _MODERATE * self._highest_now()
+        unloaded = self.alone(range(min(_UNLOADED_REQUESTS, len(self.images) - 1)))
+        return Moderate(rate, unloaded, self._at(rate), self._at(rate, poisson=True))
 
     @cached_property
-    def overload(self) -> "Overload":
+    def overload(self) -> Overload:
         """Evenly spaced requests at twice what the service can do, measured just before."""
         before = self.server.usage().bytes
         rounds = []
         for _ in range(self.settings.rounds):
             highest = self._highest_now()
-            rounds.append((highest, self.at(2 * highest)))
+            rounds.append((highest, self._at(2 * highest)))
         return Overload(tuple(rounds), before, self.server.usage().bytes)
 
+    def saturate(self, images: Sequence[int]) -> Load:
+        """Send each of these images once, by more clients than there are workers."""
+        return self.generator.closed_loop(_CLIENTS_PER_WORKER * len(self.cores), images)
+
+    def alone(self, images: Sequence[int]) -> float:
+        """The median seconds of an answer to one client that has the service for itself."""
+        return self.generator.closed_loop(1, images).all_answered().p50[200]
+
     def _highest_now(self) -> float:
-        return _all_answered(self.saturate(self.requests[:_BRIEF_REQUESTS])).rate()
+        count = min(_BRIEF_REQUESTS, len(self.images) - 1)
+        return self.saturate(range(count)).all_answered().per_second
 
-    def _unloaded_now(self) -> float:
-        """The median answer to one client that has the service for itself."""
-        times = []
-        with self.beside(), Client(self.server.address) as client:
-            for request in self.requests[:_UNLOADED_REQUESTS]:
-                before = time.perf_counter()
-                client.ask(request)
-                times.append(time.perf_counter() - before)
-        return statistics.median(times)
-
-    def saturate(self, requests: Sequence[bytes]) -> Load:
-        """Each of them once, by more clients than there are workers."""
-        with self.beside():
-            clients = _CLIENTS_PER_WORKER * len(self.cores)
-            return self.generator.closed_loop(requests, clients)
-
-    def at(self, rate: float, *, poisson: bool = False) -> Load:
-        """Requests at a rate, whatever becomes of them."""
+    def _at(self, rate: float, *, poisson: bool = False) -> Load:
         seconds = self.settings.load_seconds / self.settings.rounds
-        times = (
-            poisson_times(rate, seconds, self.settings.seed)
-            if poisson
-            else even_times(rate, seconds)
-        )
-        with self.beside():
-            return self.generator.open_loop(self.requests, times)
+        return self.generator.open_loop(rate, seconds, poisson=poisson)
 
 
 @contextmanager
 def set_up_service_bench(
-    models: Path, images: Sequence[bytes], settings: SpeedSettings
+    models: Path, images: Sequence[Path], settings: BenchSettings
 ) -> Iterator[ServiceBench]:
-    """A stand around a service of the model repository `models`, on all cores that it takes."""
-    with leafcode(models) as server:
+    """A running service of the model repository `models`, on all cores that it takes."""
+    with tempfile.TemporaryDirectory(prefix="leafcode-") as scratch, leafcode(models) as server:
         cores = sorted({core for pid in server.workers for core in os.sched_getaffinity(pid)})
         # Those of one class would otherwise follow each other.
         order = np.random.default_rng(settings.seed).permutation(len(images))
-        yield ServiceBench(
-            settings, models, server, tuple(cores), [images[place] for place in order]
-        )
+        chosen = [*(images[place] for place in order), _shrink(images[0], Path(scratch))]
+        # On the last core, whose worker gets so much less to do.
+        with LoadGenerator(server.address, chosen, cores[-1]) as generator:
+            yield ServiceBench(settings, models, server, generator, tuple(cores), chosen)
 
 
-def classify_request(data: bytes) -> bytes:
-    """What asks our service, and the others, for the labels of an image."""
-    return post("/v1/classify", data)
+def _shrink(image: Path, folder: Path) -> Path:
+    """A small JPEG of an image."""
+    with Image.open(BytesIO(image.read_bytes())) as picture:
+        small = picture.convert("RGB")
+    small.thumbnail((_SMALL_SIDE, _SMALL_SIDE))
+    small.save(folder / "small.jpg", "JPEG", quality=90)
+    return folder / "small.jpg"
 
 
-def default_bundle(models: Path) -> Path:
-    """The version folder that a service of this repository answers with."""
-    names = sorted(path for path in models.iterdir() if path.is_dir() and path.name[0] != ".")
-    versions = [path for name in names[:1] for path in name.iterdir() if path.name.isdecimal()]
-    if not versions:
-        raise TrainingError(f"{models} has no model, expected <name>/<version>/ below it")
-    return max(versions, key=lambda path: int(path.name))
+def _answering_model(address: Address, image: bytes) -> dict[str, object]:
+    """Name and version of the model that the service chooses by default."""
+    with closing(HTTPConnection(*address)) as connection:
+        connection.request("POST", "/v1/classify", image, {"Content-Type": "image/jpeg"})
+        model: dict[str, object] = json.load(connection.getresponse())["model"]
+        return model
 
 
-def _pace(
-    processes: Sequence[EngineProcess], shares: Sequence[Sequence[bytes]], part: slice
+def _engines_per_second(
+    processes: Sequence[EngineProcess], counts: Sequence[int], part: slice
 ) -> float:
-    """Images a second of all together, none waiting for another, as in the pool."""
+    """Images a second of all engines together, none waiting for another, as in the pool."""
     for process in processes:
         process.start(part=part)
     times = [process.finished() for process in processes]
-    return sum(len(s[part]) / (end - begin) for s, (begin, end) in zip(shares, times, strict=True))
+    return sum(count / (end - begin) for count, (begin, end) in zip(counts, times, strict=True))
 
 
-def _all_answered(load: Load) -> Load:
-    if load.count(200) != len(load):
-        raise TrainingError(f"{len(load) - load.count(200)} of {len(load)} requests failed")
-    return load
-
-
-def _costs(before: Usage, after: Usage, load: Load) -> tuple[float, float, float]:
-    """CPU milliseconds a request of the front, the workers and the generator."""
-    front = after.front_cpu - before.front_cpu
+def _milliseconds_a_request(before: Usage, after: Usage, load: Load) -> tuple[float, float, float]:
+    """CPU milliseconds a request of the front end, the workers and the generator."""
+    front_end = after.front_end_cpu - before.front_end_cpu
     workers = after.workers_cpu - before.workers_cpu
-    per_request = 1e3 / len(load)
-    return front * per_request, workers * per_request, load.cpu_seconds * per_request
+    per_request = 1e3 / load.requests
+    return front_end * per_request, workers * per_request, load.cpu_seconds * per_request

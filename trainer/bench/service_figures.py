@@ -1,7 +1,7 @@
 """What the running service is judged by, one function each.
 
-Speeds are ratios within one run and one machine; times are of the wall, because waiting
-is what a client feels.
+Speeds are ratios of neighbouring turns; times are elapsed ones, because waiting is what a
+client notices. Every figure is the median of rounds.
 """
 
 import os
@@ -9,163 +9,177 @@ import signal
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from operator import attrgetter
 
 from service.engine import Engine
 from trainer.bench.goals import Figure, Goal
 from trainer.bench.machine import one_thread_each, pinned
-from trainer.bench.server_process import Client, Server, leafcode
-from trainer.bench.service_bench import ServiceBench, classify_request
+from trainer.bench.server_process import ServerProcess, get, leafcode
+from trainer.bench.service_bench import ServiceBench
+from trainer.bench.spread import Spread
 from trainer.errors import TrainingError
 
 __all__ = ["SERVICE_FIGURES", "replace_a_worker"]
 
-_STARTS = 3
-_REPLACEMENTS = 3
 _REPLACED_SECONDS = 30.0
-_TURN = 10
+_CALLS_A_TURN = 20
 _POLL_SECONDS = 0.005
+# Every worker must be ready, where the plain path is content with one.
+_ALL_READY = "/readyz?strict=true"
 
 
-def service_vs_engine(stand: ServiceBench) -> Figure:
-    """Throughput over HTTP, beside that of bare engines on the same cores."""
-    found = stand.capacity
-    facts = {name: value for name, value in asdict(found).items() if name.endswith("_ms")}
-    medians = statistics.median(found.service) / statistics.median(found.engine)
+def service_vs_engine(bench: ServiceBench) -> Figure:
+    """Throughput over HTTP, beside that of bare engines on the same cores just before."""
+    turns = bench.turns
     return Figure(
-        found.highest / max(found.engine),
-        {"service": 1 / found.highest, "engine": 1 / max(found.engine)},
-        {**facts, "service_per_second": found.highest, "ratio_of_medians": medians},
+        Spread.of(turn.service / turn.engine for turn in turns),
+        {
+            "service": Spread.of(1 / turn.service for turn in turns),
+            "engine": Spread.of(1 / turn.engine for turn in turns),
+        },
+        {"service_per_second": statistics.median(turn.service for turn in turns)},
     )
 
 
-def service_added_ms(stand: ServiceBench) -> Figure:
-    """What HTTP and the pool add to one small JPEG: medians, taken in turns."""
-    request = classify_request(stand.small_image)
-    served: list[float] = []
-    bare: list[float] = []
-    with pinned(stand.cores[-1:]), one_thread_each(), Client(stand.server.address) as client:
-        engine = Engine.load(stand.bundle)
-        for _ in range(1 + stand.settings.rounds):
-            served += _times(lambda: client.ask(request))
-            bare += _times(lambda: engine.classify(stand.small_image))
+def front_end_ms(bench: ServiceBench) -> Figure:
+    """CPU of the process with the event loop a request, while all workers are busy."""
+    others = ("workers_ms", "generator_ms")
+    return Figure(
+        Spread.of(turn.front_end_ms for turn in bench.turns),
+        {},
+        {name: statistics.median(map(attrgetter(name), bench.turns)) for name in others},
+    )
+
+
+def service_added_ms(bench: ServiceBench) -> Figure:
+    """What HTTP and the pool add to one small JPEG: medians of neighbouring turns."""
+    small = bench.small_image
+    data = bench.images[small].read_bytes()
+    served, bare = [], []
+    with pinned(bench.cores[-1:]), one_thread_each():
+        engine = Engine.load(bench.bundle)
+        for _ in range(1 + bench.settings.rounds):
+            served.append(bench.alone([small] * _CALLS_A_TURN))
+            bare.append(_median_seconds(lambda: engine.classify(data)))
     # The first turn of each warms up.
-    seconds = {
-        "service": statistics.median(served[_TURN:]),
-        "engine": statistics.median(bare[_TURN:]),
-    }
-    return Figure(1e3 * (seconds["service"] - seconds["engine"]), seconds)
+    pairs = list(zip(served[1:], bare[1:], strict=True))
+    return Figure(
+        Spread.of(1e3 * (service - engine) for service, engine in pairs),
+        {"service": Spread.of(served[1:]), "engine": Spread.of(bare[1:])},
+    )
 
 
-def latency_p99_at_70(stand: ServiceBench) -> Figure:
+def latency_p99_at_70(bench: ServiceBench) -> Figure:
     """The 99th percentile at 70 % of the highest throughput, in medians without load.
 
-    Requests are evenly spaced. With arrivals by chance some wait for others however fast
-    the service is; that figure is kept beside it.
+    Requests are evenly spaced. With Poisson arrivals some wait for others however fast the
+    service is; that figure is kept beside it.
     """
-    best = min(stand.loaded, key=lambda found: found.slowdown(found.even))
+    rounds = bench.moderate
     return Figure(
-        best.slowdown(best.even),
+        Spread.of(found.slowdown(found.even) for found in rounds),
         {
-            "unloaded": best.unloaded,
-            "p50": best.even.quantile(0.5),
-            "p99": best.even.quantile(0.99),
+            "unloaded": Spread.of(found.unloaded for found in rounds),
+            "p50": Spread.of(found.even.p50[200] for found in rounds),
+            "p99": Spread.of(found.even.p99[200] for found in rounds),
         },
         {
-            "median": statistics.median(found.slowdown(found.even) for found in stand.loaded),
-            "poisson": min(found.slowdown(found.poisson) for found in stand.loaded),
-            "offered_per_second": best.rate,
+            "poisson": statistics.median(found.slowdown(found.poisson) for found in rounds),
+            "offered_per_second": statistics.median(found.rate for found in rounds),
         },
     )
 
 
-def goodput_at_200(stand: ServiceBench) -> Figure:
+def goodput_at_200(bench: ServiceBench) -> Figure:
     """Answers a second at twice the highest throughput, as a share of that."""
-    load = stand.overload.exchanges
-    other = len(load) - load.count(200) - load.count(429)
-    if other:
-        raise TrainingError(f"{other} of {len(load)} requests got neither an answer nor a 429")
-    shares = [load.rate() / highest for highest, load in stand.overload.rounds]
-    facts = {"median": statistics.median(shares), "answered": load.count(200)}
-    return Figure(max(shares), {}, {**facts, "requests": len(load)})
+    loads = bench.overload.loads
+    requests = sum(load.requests for load in loads)
+    answered, rejected = (sum(load.count(status) for load in loads) for status in (200, 429))
+    if other := requests - answered - rejected:
+        raise TrainingError(f"{other} of {requests} requests got neither an answer nor a 429")
+    shares = Spread.of(load.per_second / highest for highest, load in bench.overload.rounds)
+    return Figure(shares, {}, {"answered": answered, "requests": requests})
 
 
-def refusal_ms_at_200(stand: ServiceBench) -> Figure:
-    """The 99th percentile of the time until a request is refused."""
-    load = stand.overload.exchanges
-    if not load.count(429):
-        raise TrainingError(f"none of {len(load)} requests was refused, so there was no overload")
-    seconds = {"p50": load.quantile(0.5, 429), "p99": load.quantile(0.99, 429)}
-    return Figure(1e3 * seconds["p99"], seconds, {"refused": load.count(429)})
+def rejection_ms_at_200(bench: ServiceBench) -> Figure:
+    """The 99th percentile of the time until a request is rejected."""
+    loads = [load for load in bench.overload.loads if load.count(429)]
+    if not loads:
+        raise TrainingError("no request was rejected, so there was no overload")
+    return Figure(
+        Spread.of(1e3 * load.p99[429] for load in loads),
+        {"p50": Spread.of(load.p50[429] for load in loads)},
+        {"rejected": sum(load.count(429) for load in loads)},
+    )
 
 
-def memory_growth_at_200(stand: ServiceBench) -> Figure:
+def memory_growth_at_200(bench: ServiceBench) -> Figure:
     """Memory of all processes after that load, beside before."""
-    found = stand.overload
+    found = bench.overload
     facts = {"before_mb": found.bytes_before / 1e6, "after_mb": found.bytes_after / 1e6}
-    return Figure(found.bytes_after / found.bytes_before, {}, facts)
+    return Figure(Spread.of([found.bytes_after / found.bytes_before]), {}, facts)
 
 
-def ready_seconds(stand: ServiceBench) -> Figure:
-    """From the start of the process until `/readyz` says yes; kernels are compiled."""
+def ready_seconds(bench: ServiceBench) -> Figure:
+    """From the start of the process until all workers are ready; kernels are compiled."""
     times = []
-    for _ in range(_STARTS):
+    for _ in range(bench.settings.rounds):
         started = time.perf_counter()
-        with leafcode(stand.models) as server, Client(server.address) as client:
-            if client.get("/readyz")[0] != 200:
+        with leafcode(bench.models) as server:
+            if get(server.address, _ALL_READY) != 200:
                 raise TrainingError("the service said that it is ready and then that it is not")
             times.append(time.perf_counter() - started)
-    return Figure(statistics.median(times), {"best": min(times), "worst": max(times)})
+    return Figure(Spread.of(times))
 
 
-def replaced_seconds(stand: ServiceBench) -> Figure:
+def replaced_seconds(bench: ServiceBench) -> Figure:
     """From SIGKILL for a worker until every worker is ready again."""
     times = []
-    for _ in range(_REPLACEMENTS):
+    for _ in range(bench.settings.rounds):
         # A worker that has done nothing useful yet is replaced more slowly, on purpose.
-        count = 16 * len(stand.cores)
-        stand.generator.closed_loop((stand.requests * count)[:count], count)
-        times.append(replace_a_worker(stand.server))
-    return Figure(statistics.median(times), {"best": min(times), "worst": max(times)})
+        bench.saturate([bench.small_image] * (16 * len(bench.cores)))
+        times.append(replace_a_worker(bench.server))
+    return Figure(Spread.of(times))
 
 
-def replace_a_worker(server: Server) -> float:
-    """Kill one; the seconds until all are there and ready."""
+def replace_a_worker(server: ServerProcess) -> float:
+    """Kill a worker; the seconds until all are there and ready."""
     before = server.workers
-    with Client(server.address) as client:
-        killed = time.perf_counter()
-        os.kill(before[-1], signal.SIGKILL)
-        while time.perf_counter() - killed < _REPLACED_SECONDS:
-            now = server.workers
-            others = len(now) == len(before) and now != before
-            if others and client.get("/readyz")[0] == 200:
-                return time.perf_counter() - killed
-            time.sleep(_POLL_SECONDS)
+    killed = time.perf_counter()
+    os.kill(before[-1], signal.SIGKILL)
+    while time.perf_counter() - killed < _REPLACED_SECONDS:
+        now = server.workers
+        is_replaced = len(now) == len(before) and now != before
+        if is_replaced and get(server.address, _ALL_READY) == 200:
+            return time.perf_counter() - killed
+        time.sleep(_POLL_SECONDS)
     raise TrainingError(f"a killed worker was not replaced within {_REPLACED_SECONDS:.0f} s")
 
 
-def _times(run: Callable[[], object]) -> list[float]:
-    """Seconds of a few calls."""
+def _median_seconds(run: Callable[[], object]) -> float:
     times = []
-    for _ in range(_TURN):
+    for _ in range(_CALLS_A_TURN):
         before = time.perf_counter()
         run()
         times.append(time.perf_counter() - before)
-    return times
+    return statistics.median(times)
 
 
 SERVICE_FIGURES: dict[str, Goal[ServiceBench]] = {
     "service_vs_engine": Goal(
-        service_vs_engine, "images a second over HTTP / bare engines on the same cores", 0.85
+        service_vs_engine, "images a second over HTTP / bare engines on the same cores", 0.85, 0.9
+    ),
+    "front_end_ms": Goal(
+        front_end_ms, "CPU ms of the front end a request at saturation", aim=0.45, ceiling=0.6
     ),
     "service_added_ms": Goal(
-        service_added_ms, "ms that HTTP and the pool add to a small JPEG", ceiling=2
+        service_added_ms, "ms that HTTP and the pool add to a small JPEG", ceiling=1.5
     ),
     "latency_p99_at_70": Goal(
         latency_p99_at_70, "p99 at 70 % load / median without load", ceiling=4
     ),
     "goodput_at_200": Goal(goodput_at_200, "answers a second at 200 % load / highest", 0.9),
-    "refusal_ms_at_200": Goal(refusal_ms_at_200, "ms until 429 at 200 % load, p99", ceiling=50),
+    "refusal_ms_at_200": Goal(rejection_ms_at_200, "ms until 429 at 200 % load, p99", ceiling=50),
     "memory_growth_at_200": Goal(
         memory_growth_at_200, "memory after 200 % load / before", ceiling=1.1
     ),

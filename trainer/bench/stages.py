@@ -20,6 +20,8 @@ from service.engine.fixedpoint import Descriptors
 from service.engine.sift import locate
 from trainer.bench.engine_bench import EngineBench
 from trainer.bench.peers import blas_product
+from trainer.bench.spread import Spread
+from trainer.bench.stopwatch import Timings
 
 __all__ = ["Rates", "Stage", "StageReport", "measure_stages"]
 
@@ -48,7 +50,7 @@ class Stage:
     """Seconds of a stage, its work, and the least seconds that the work takes."""
 
     name: str
-    seconds: float
+    seconds: Spread
     floor: float
     multiply_adds: int = 0
     bytes: int = 0
@@ -66,7 +68,7 @@ class StageReport:
     """All stages of one image in order, the whole pipeline beside them, and the rates."""
 
     stages: tuple[Stage, ...]
-    whole: float
+    whole: Spread
     rates: Rates
 
     def to_json(self) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def measure_stages(bench: EngineBench) -> StageReport:
     engine = bench.models.load()
     steps = _steps(engine, bench.images[0])
     n, atoms = 4096, engine.coder.dictionary
-    best = bench.compare(
+    timings = bench.compare(
         {
             "blas_product": blas_product(bench.vectors[:n], atoms),
             "copy": _copy(),
@@ -102,15 +104,23 @@ def measure_stages(bench: EngineBench) -> StageReport:
         }
     )
     products = min(n, len(bench.vectors)) * atoms.size
-    rates = Rates(products / best["blas_product"], 2 * _FLOAT * _COPIED_FLOATS / best["copy"])
-    # Each of these reads directions of its own, which the pipeline makes once for both.
-    best["route"] -= best["directions"]
-    best["code"] -= best["directions"]
-    stages = [Stage("decode", best["decode"], best["bare library"])]
+    rates = Rates(
+        products / timings.seconds("blas_product").median,
+        2 * _FLOAT * _COPIED_FLOATS / timings.seconds("copy").median,
+    )
+    bare = timings.seconds("bare library").median
+    stages = [Stage("decode", timings.seconds("decode"), bare)]
     for name, (multiply_adds, moved) in _work(engine, steps).items():
         floor = max(multiply_adds / rates.multiply_adds, moved / rates.bytes)
-        stages.append(Stage(name, best[name], floor, multiply_adds, moved))
-    return StageReport(tuple(stages), best["whole"], rates)
+        stages.append(Stage(name, _seconds(timings, name), floor, multiply_adds, moved))
+    return StageReport(tuple(stages), timings.seconds("whole"), rates)
+
+
+def _seconds(timings: Timings, stage: str) -> Spread:
+    if stage in ("route", "code"):
+        # Each of these reads directions of its own, which the pipeline makes once for both.
+        return timings.difference(stage, "directions")
+    return timings.seconds(stage)
 
 
 def _steps(engine: Engine, data: bytes) -> _Steps:

@@ -1,21 +1,23 @@
 """What a run measured as tables of text, for the terminal and for RESULTS.md alike."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from trainer.bench.curves import Point
-from trainer.bench.engine_figures import FIGURES
+from trainer.bench.engine_figures import ENGINE_FIGURES
 from trainer.bench.goals import Figure, Goal
 from trainer.bench.run import SpeedReport
-from trainer.bench.server_comparison import Conduct
+from trainer.bench.server_comparison import ServerResult
 from trainer.bench.service_figures import SERVICE_FIGURES
+from trainer.bench.spread import Spread
 from trainer.bench.stages import Rates, StageReport
 
 __all__ = ["Table", "stage_bars", "tables"]
 
 _BAR_WIDTH = 40
-_WORDS = ("paper", "must be", "verdict", "the floor is", "recovered")
+_SPREAD = "lowest – highest"
+_WORDS = ("must be", "aim", "paper", "verdict", "the floor is", "recovered")
 
 # Seconds in the paper, a laptop of 2011 with four cores, by number of atoms (its largest
 # dictionary has 8092).
@@ -38,49 +40,58 @@ class Table:
 
 def tables(report: SpeedReport) -> Iterator[Table]:
     """Everything that was measured, what matters most first."""
-    yield Table(
-        "Side by side",
-        ("figure", "ours", "at least", "aim", "paper", "verdict"),
-        [_figure_row(report, name, goal) for name, goal in FIGURES.items()],
-    )
-    yield Table(
-        "Service",
-        ("figure", "ours", "must be", "verdict"),
-        [_service_row(report, name, goal) for name, goal in SERVICE_FIGURES.items()],
-        _service_facts(report),
-    )
+    header = ("figure", "median", _SPREAD, "must be", "aim", "paper", "verdict")
+    yield Table("Side by side", header, _figure_rows(report, ENGINE_FIGURES))
+    rows = [row[:-2] + row[-1:] for row in _figure_rows(report, SERVICE_FIGURES)]
+    yield Table("Service", header[:-2] + header[-1:], rows, _service_facts(report))
     if report.servers:
-        yield Table(
-            "The same engine behind other servers",
-            ("server", "images a second", "p50 ms", "p99 ms", "failed of 40", "recovered"),
-            [_server_row(name, conduct) for name, conduct in report.servers.items()],
-            "Eight clients, the same images in turns, the best of three rounds. Then forty "
-            "requests, in the middle of which one worker is killed by SIGKILL: how many are "
-            "not answered, and how long it takes until all workers are back and answer.",
-        )
-    yield Table("Seconds beside the paper's", ("", "ours", "paper"), list(_time_rows(report)))
+        yield _servers(report)
+    yield Table(
+        "Seconds beside the paper's", ("", "median", _SPREAD, "paper"), list(_time_rows(report))
+    )
     if report.stages:
         yield Table(
             "Stages of one image and their floors",
-            ("stage", "ms", "floor ms", "times the floor", "the floor is"),
+            ("stage", "ms", _SPREAD, "floor ms", "times the floor", "the floor is"),
             list(_stage_rows(report.stages)),
             _floors(report.stages.rates),
         )
     for name, points in report.curves.items():
-        columns = [key for key in points[0] if key != name]
-        header = (name, *(f"{_title(column)} ms" for column in columns))
-        rows = [
-            (f"{int(point[name])}", *(f"{1e3 * point[key]:.2f}" for key in columns))
-            for point in points
-        ]
-        yield Table(f"Growth by {name}", header, rows, _growth(name, points))
+        yield _curve(name, points)
+
+
+def _servers(report: SpeedReport) -> Table:
+    return Table(
+        "The same engine behind other servers",
+        ("server", "images a second", _SPREAD, "p50 ms", "p99 ms", "failed of 40", "recovered"),
+        [_server_row(name, result) for name, result in report.servers.items()],
+        f"Eight clients, the same images in turns, medians of {report.settings.rounds} rounds. "
+        "Then forty requests, in the middle of which one worker is killed by SIGKILL: how many are "
+        "not answered with labels, and how long it takes until all workers are back and answer.",
+    )
+
+
+def _curve(name: str, points: list[Point]) -> Table:
+    columns = list(points[0].seconds)
+    header = (name, *(cell for key in columns for cell in (f"{_title(key)} ms", _SPREAD)))
+    rows = [
+        (
+            str(point.value),
+            *(cell for key in columns for cell in _cells(point.seconds[key], 1e3, ".2f")),
+        )
+        for point in points
+    ]
+    return Table(f"Growth by {name}", header, rows, _growth(name, points))
 
 
 def _growth(name: str, points: list[Point]) -> str:
     """How much longer the last point takes than the first."""
     first, last = points[0], points[-1]
-    factors = [f"{_title(key)} {last[key] / first[key]:.2g} times" for key in first if key != name]
-    return f"{last[name] / first[name]:.2g} times the {name}: {', '.join(factors)} as long."
+    factors = [
+        f"{_title(key)} {last.seconds[key].median / seconds.median:.2g} times"
+        for key, seconds in first.seconds.items()
+    ]
+    return f"{last.value / first.value:.2g} times the {name}: {', '.join(factors)} as long."
 
 
 def _title(workload: str) -> str:
@@ -97,14 +108,6 @@ def _floors(rates: Rates) -> str:
     )
 
 
-def _service_row(report: SpeedReport, name: str, goal: Goal[Any]) -> tuple[str, ...]:
-    measured = report.figures.get(name)
-    value = "-" if measured is None else _number(measured.value)
-    limit = f"≤ {_number(goal.ceiling)}" if goal.floor is None else f"≥ {_number(goal.floor)}"
-    verdict = _verdict(report, name, goal)
-    return f"{name}: {goal.title}", value, limit, "reached" if verdict == "-" else verdict
-
-
 def _service_facts(report: SpeedReport) -> str:
     """Where the CPU goes, and what the load generator takes of it."""
     facts = [
@@ -119,48 +122,57 @@ def _service_facts(report: SpeedReport) -> str:
 def _sentences(name: str, figure: Figure) -> Iterator[str]:
     facts, seconds = figure.facts, figure.seconds
     if name == "service_vs_engine":
+        yield f"{facts['service_per_second']:.0f} images a second over HTTP."
+    elif name == "front_end_ms":
         yield (
-            f"At most {facts['service_per_second']:.0f} images a second over HTTP. CPU a request: "
-            f"{facts['worker_ms']:.2f} ms in the workers, {facts['front_ms']:.2f} ms in the front, "
-            f"and {facts['generator_ms']:.2f} ms in the load generator, which shares the cores. "
-            f"The ratio of the medians is {facts['ratio_of_medians']:.2f}."
+            f"CPU a request: {figure.value:.2f} ms in the front end, {facts['workers_ms']:.2f} ms "
+            f"in the workers, and {facts['generator_ms']:.2f} ms in the load generator, which "
+            "shares the cores."
         )
     elif name == "service_added_ms":
         yield (
-            f"A small JPEG takes {1e3 * seconds['service']:.2f} ms over HTTP and "
-            f"{1e3 * seconds['engine']:.2f} ms in the bare engine."
+            f"A small JPEG takes {1e3 * seconds['service'].median:.2f} ms over HTTP and "
+            f"{1e3 * seconds['engine'].median:.2f} ms in the bare engine."
         )
     elif name == "latency_p99_at_70":
         yield (
-            f"Without load an image takes {1e3 * seconds['unloaded']:.1f} ms; at 70 % the median "
-            f"is {1e3 * seconds['p50']:.1f} ms. The p99 figure is the best of several rounds, in "
-            "each of which the throughput that 70 % are taken of and the unloaded median are "
-            f"measured just before; their median is {facts['median']:.1f}, and the best with "
-            f"arrivals by chance instead of evenly spaced ones {facts['poisson']:.1f}."
+            f"Without load an image takes {1e3 * seconds['unloaded'].median:.1f} ms; at 70 % the "
+            f"median is {1e3 * seconds['p50'].median:.1f} ms. In every round the throughput that "
+            "the load is a share of, and the time without load, are measured just before. With "
+            f"Poisson arrivals instead of evenly spaced ones the p99 figure is "
+            f"{facts['poisson']:.1f}."
         )
-    elif name == "goodput_at_200":
-        yield f"At 200 % the best round counts too; the median is {facts['median']:.2f}."
     elif name == "memory_growth_at_200":
         yield f"All processes together hold {facts['after_mb']:.0f} MB."
 
 
-def _server_row(name: str, conduct: Conduct) -> tuple[str, ...]:
-    seconds = conduct.recovery_seconds
+def _server_row(name: str, result: ServerResult) -> tuple[str, ...]:
+    seconds = result.recovery_seconds
     return (
         name,
-        _number(conduct.per_second),
-        _number(conduct.p50_ms),
-        _number(conduct.p99_ms),
-        str(conduct.failed),
+        *_cells(result.per_second),
+        _number(result.p50_ms.median),
+        _number(result.p99_ms.median),
+        str(result.failed),
         "never" if seconds is None else f"after {seconds:.1f} s",
     )
 
 
+def _figure_rows(report: SpeedReport, goals: Mapping[str, Goal[Any]]) -> list[tuple[str, ...]]:
+    return [_figure_row(report, name, goal) for name, goal in goals.items()]
+
+
 def _figure_row(report: SpeedReport, name: str, goal: Goal[Any]) -> tuple[str, ...]:
     measured = report.figures.get(name)
-    value = "-" if measured is None else _number(measured.value)
-    least, aim = (_number(limit) for limit in (goal.floor, goal.aim))
-    return f"{name}: {goal.title}", value, least, aim, goal.paper, _verdict(report, name, goal)
+    cells = ("-", "-") if measured is None else _cells(measured.spread)
+    return (
+        f"{name}: {goal.title}",
+        *cells,
+        goal.limit or "-",
+        _number(goal.aim),
+        goal.paper,
+        _verdict(report, name, goal),
+    )
 
 
 def _verdict(report: SpeedReport, name: str, goal: Goal[Any]) -> str:
@@ -168,10 +180,21 @@ def _verdict(report: SpeedReport, name: str, goal: Goal[Any]) -> str:
         return "missing"
     value = report.figures[name].value
     if goal.missed(value):
-        return "missed" if goal.ceiling is not None else "short"
+        return "missed"
     if goal.aim is None:
-        return "-"
-    return "aim reached" if value >= goal.aim else "below the aim"
+        return "reached" if goal.limit else "-"
+    return "aim reached" if goal.reaches_aim(value) else "short of the aim"
+
+
+def _cells(spread: Spread, scale: float = 1, form: str = "") -> tuple[str, str]:
+    """The median, and the lowest and the highest round where there are several."""
+
+    def text(value: float) -> str:
+        return f"{scale * value:{form}}" if form else _number(scale * value)
+
+    if spread.rounds == 1:
+        return text(spread.median), "-"
+    return text(spread.median), f"{text(spread.lowest)} – {text(spread.highest)}"
 
 
 def _number(value: float | None) -> str:
@@ -190,44 +213,42 @@ def _time_rows(report: SpeedReport) -> Iterator[tuple[str, ...]]:
         ("sift_vs_opencv", "opencv_sift", "OpenCV's dense SIFT of it", "-"),
     ):
         if name in report.figures:
-            yield title, f"{report.figures[name].seconds[side]:.4f}", paper
+            yield title, *_cells(report.figures[name].seconds[side], 1, ".4f"), paper
     for point in report.curves.get("atoms", []):
-        atoms = int(point["atoms"])
-        paper = _PAPER_PIPELINE.get(atoms, "-")
-        yield f"one image to its labels, {atoms} atoms", f"{point['pipeline']:.4f}", paper
+        title = f"one image to its labels, {point.value} atoms"
+        paper = _PAPER_PIPELINE.get(point.value, "-")
+        yield title, *_cells(point.seconds["pipeline"], 1, ".4f"), paper
     if "caltech_frames_per_second" in report.figures:
         seconds = report.figures["caltech_frames_per_second"].seconds["pipeline"]
         title = f"one image of Caltech 101, {2 * settings.atoms} atoms"
-        yield title, f"{seconds:.4f}", "0.031 (four cores)"
+        yield title, *_cells(seconds, 1, ".4f"), "0.031 (four cores)"
 
 
 def _stage_rows(report: StageReport) -> Iterator[tuple[str, ...]]:
     for stage in report.stages:
         yield (
             stage.name,
-            f"{1e3 * stage.seconds:.2f}",
+            *_cells(stage.seconds, 1e3, ".2f"),
             f"{1e3 * stage.floor:.2f}",
-            f"{stage.seconds / stage.floor:.1f}",
+            f"{stage.seconds.median / stage.floor:.1f}",
             stage.bound,
         )
-    total, floor = (
-        sum(getattr(stage, name) for stage in report.stages) for name in ("seconds", "floor")
-    )
-    yield "sum", f"{1e3 * total:.2f}", f"{1e3 * floor:.2f}", f"{total / floor:.1f}", ""
-    whole = report.whole
-    yield "bytes to labels", f"{1e3 * whole:.2f}", "", f"{whole / floor:.1f}", "measured in one go"
+    total = sum(stage.seconds.median for stage in report.stages)
+    floor = sum(stage.floor for stage in report.stages)
+    yield "sum", f"{1e3 * total:.2f}", "", f"{1e3 * floor:.2f}", f"{total / floor:.1f}", ""
+    times = f"{report.whole.median / floor:.1f}"
+    yield "bytes to labels", *_cells(report.whole, 1e3, ".2f"), "", times, "measured in one go"
 
 
 def stage_bars(report: StageReport) -> list[str]:
     """One line a stage, its bar beginning where the last one ended."""
-    total = sum(stage.seconds for stage in report.stages)
+    total = sum(stage.seconds.median for stage in report.stages)
     lines, before = [], 0.0
     for stage in report.stages:
-        begin, end = (round(_BAR_WIDTH * t / total) for t in (before, before + stage.seconds))
+        seconds = stage.seconds.median
+        begin, end = (round(_BAR_WIDTH * t / total) for t in (before, before + seconds))
         bar = " " * begin + ("█" * (end - begin) or "▏")
-        share = stage.seconds / total
-        lines.append(
-            f"{stage.name:9}{bar:{_BAR_WIDTH + 1}} {1e3 * stage.seconds:6.2f} ms {share:4.0%}"
-        )
-        before += stage.seconds
+        share = seconds / total
+        lines.append(f"{stage.name:9}{bar:{_BAR_WIDTH + 1}} {1e3 * seconds:6.2f} ms {share:4.0%}")
+        before += seconds
     return lines
