@@ -21,7 +21,16 @@ from typing import Self
 
 from trainer.errors import TrainingError
 
-__all__ = ["Address", "ServerProcess", "Usage", "environment", "get", "leafcode", "peer"]
+__all__ = [
+    "Address",
+    "ServerProcess",
+    "Usage",
+    "all_workers_ready",
+    "environment",
+    "leafcode",
+    "peer",
+    "wait_until_all_ready",
+]
 
 Address = tuple[str, int]
 
@@ -54,14 +63,12 @@ class ServerProcess:
         self, arguments: Sequence[str], workers: Callable[["ServerProcess"], list[int]]
     ) -> None:
         self.address: Address = ("", 0)
-        self.ready_seconds = 0.0
         self._arguments = arguments
         self._workers = workers
 
     def __enter__(self) -> Self:
         # A file, because reading a pipe would take CPU from what is measured.
         self._log = tempfile.NamedTemporaryFile("w+", prefix="leafcode-", suffix=".log")
-        started = time.perf_counter()
         self.process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-m", *self._arguments],
             stdin=subprocess.DEVNULL,
@@ -70,11 +77,10 @@ class ServerProcess:
             env=environment(),
         )
         try:
-            self.address = self._wait_until_ready(started + _START_SECONDS)
+            self.address = self._wait_until_ready(time.perf_counter() + _START_SECONDS)
         except BaseException:
             self._stop()
             raise
-        self.ready_seconds = time.perf_counter() - started
         return self
 
     def __exit__(
@@ -141,13 +147,22 @@ def peer(module: str, bundle: Path, cores: Sequence[int]) -> ServerProcess:
     return ServerProcess([name, str(bundle), *map(str, cores)], _announced)
 
 
-def get(address: Address, path: str) -> int:
-    """The status of the answer to a GET."""
+def all_workers_ready(address: Address) -> bool:
+    """Whether every worker of the service is ready, where it calls itself ready with one."""
     with contextlib.closing(HTTPConnection(*address, timeout=_START_SECONDS)) as connection:
-        connection.request("GET", path)
+        connection.request("GET", "/readyz?strict=true")
         response = connection.getresponse()
         response.read()
-        return response.status
+        return response.status == 200
+
+
+def wait_until_all_ready(address: Address, seconds: float = _START_SECONDS) -> None:
+    """Return as soon as every worker of the service is ready."""
+    deadline = time.perf_counter() + seconds
+    while not all_workers_ready(address):
+        if time.perf_counter() > deadline:
+            raise TrainingError(f"not every worker was ready within {seconds:.0f} s")
+        time.sleep(_POLL_SECONDS)
 
 
 def below(pid: int) -> list[int]:

@@ -19,7 +19,13 @@ from PIL import Image
 
 from trainer.bench.engine_processes import EngineProcess, engine_processes
 from trainer.bench.load_generator import Load, LoadGenerator
-from trainer.bench.server_process import Address, ServerProcess, Usage, leafcode
+from trainer.bench.server_process import (
+    Address,
+    ServerProcess,
+    Usage,
+    leafcode,
+    wait_until_all_ready,
+)
 from trainer.bench.settings import BenchSettings
 
 __all__ = ["Moderate", "Overload", "ServiceBench", "Turn", "set_up_service_bench"]
@@ -170,6 +176,7 @@ def set_up_service_bench(
 ) -> Iterator[ServiceBench]:
     """A running service of the model repository `models`, on all cores that it takes."""
     with tempfile.TemporaryDirectory(prefix="leafcode-") as scratch, leafcode(models) as server:
+        wait_until_all_ready(server.address)
         cores = sorted({core for pid in server.workers for core in os.sched_getaffinity(pid)})
         # Those of one class would otherwise follow each other.
         order = np.random.default_rng(settings.seed).permutation(len(images))

@@ -14,7 +14,12 @@ from operator import attrgetter
 from service.engine import Engine
 from trainer.bench.goals import Figure, Goal
 from trainer.bench.machine import one_thread_each, pinned
-from trainer.bench.server_process import ServerProcess, get, leafcode
+from trainer.bench.server_process import (
+    ServerProcess,
+    all_workers_ready,
+    leafcode,
+    wait_until_all_ready,
+)
 from trainer.bench.service_bench import ServiceBench
 from trainer.bench.spread import Spread
 from trainer.errors import TrainingError
@@ -24,8 +29,6 @@ __all__ = ["SERVICE_FIGURES", "replace_a_worker"]
 _REPLACED_SECONDS = 30.0
 _CALLS_A_TURN = 20
 _POLL_SECONDS = 0.005
-# Every worker must be ready, where the plain path is content with one.
-_ALL_READY = "/readyz?strict=true"
 
 
 def service_vs_engine(bench: ServiceBench) -> Figure:
@@ -126,8 +129,7 @@ def ready_seconds(bench: ServiceBench) -> Figure:
     for _ in range(bench.settings.rounds):
         started = time.perf_counter()
         with leafcode(bench.models) as server:
-            if get(server.address, _ALL_READY) != 200:
-                raise TrainingError("the service said that it is ready and then that it is not")
+            wait_until_all_ready(server.address)
             times.append(time.perf_counter() - started)
     return Figure(Spread.of(times))
 
@@ -150,7 +152,7 @@ def replace_a_worker(server: ServerProcess) -> float:
     while time.perf_counter() - killed < _REPLACED_SECONDS:
         now = server.workers
         is_replaced = len(now) == len(before) and now != before
-        if is_replaced and get(server.address, _ALL_READY) == 200:
+        if is_replaced and all_workers_ready(server.address):
             return time.perf_counter() - killed
         time.sleep(_POLL_SECONDS)
     raise TrainingError(f"a killed worker was not replaced within {_REPLACED_SECONDS:.0f} s")
