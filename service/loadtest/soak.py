@@ -139,13 +139,13 @@ def kill_workers_under_load(models: Path, settings: KillSettings) -> KillResult:
 
 @contextmanager
 def _killing(service: ServiceProcess, settings: KillSettings) -> Iterator[list[int]]:
-    """Kill the oldest worker at every interval; the process ids of those that were killed."""
+    """Kill the oldest worker now and at every interval; yield the ids of killed processes."""
     over = threading.Event()
     killed: list[int] = []
 
     def kill() -> None:
         interval = settings.kill_every_ms / 1e3
-        due = time.monotonic() + interval
+        due = time.monotonic()
         # By the clock, not by pauses: to find the workers takes time too.
         while not over.wait(max(0.0, due - time.monotonic())):
             due += interval

@@ -25,14 +25,14 @@ _SCALES = (0.25, 0.5, 1, 2)
 
 @dataclass(frozen=True)
 class Point:
-    """A value of what is varied, and the seconds of each workload there."""
+    """One value of the quantity that is varied, and the seconds that each workload takes there."""
 
     value: int
     seconds: dict[str, Spread]
 
 
 def by_atoms(bench: EngineBench) -> list[Point]:
-    """Coding, pipeline and BLAS product by size of the dictionary."""
+    """Time coding, pipeline and BLAS product for several sizes of the dictionary."""
     settings, data = bench.settings, bench.images[0]
     engines = {
         atoms: bench.models.load(ModelSize(settings.depth, atoms, settings.nonzeros))
@@ -50,7 +50,7 @@ def by_atoms(bench: EngineBench) -> list[Point]:
 
 
 def by_depth(bench: EngineBench) -> list[Point]:
-    """Coding by depth of the tree."""
+    """Time coding for several depths of the tree."""
     settings = bench.settings
     return _coding_curve(
         bench,
@@ -62,7 +62,7 @@ def by_depth(bench: EngineBench) -> list[Point]:
 
 
 def by_nonzeros(bench: EngineBench) -> list[Point]:
-    """Coding by nonzeros of a code."""
+    """Time coding for several numbers of nonzeros."""
     settings = bench.settings
     return _coding_curve(
         bench,
@@ -74,7 +74,7 @@ def by_nonzeros(bench: EngineBench) -> list[Point]:
 
 
 def by_pixels(bench: EngineBench) -> list[Point]:
-    """Pipeline by pixels of the image: one photograph, enlarged and reduced."""
+    """Time the pipeline for one photograph, enlarged and reduced."""
     engine = bench.models.load()
     workloads = {}
     for scale in _SCALES:
@@ -99,7 +99,7 @@ def _pipeline(engine: Engine, data: bytes) -> Callable[[], object]:
 
 
 def _points(timings: Timings) -> list[Point]:
-    """One point for every value of workloads that were called `<name> <value>`."""
+    """Return one point for each value of workloads that were called `<name> <value>`."""
     points: dict[int, Point] = {}
     for key in timings.rounds[0]:
         name, _, value = key.rpartition(" ")

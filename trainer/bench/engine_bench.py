@@ -43,7 +43,7 @@ class EngineBench:
         return [path.read_bytes() for path in chosen]
 
     def compare(self, workloads: Workloads) -> Timings:
-        """Seconds of CPU of each workload, all pinned to the same core.
+        """Time the workloads in CPU seconds, all pinned to the same core.
 
         On a quiet machine that is the elapsed time. On a busy one no call of a third
         of a second runs undisturbed while many of a millisecond do, and the ratio
@@ -52,7 +52,7 @@ class EngineBench:
         return self._compare(workloads, 1, time.process_time)
 
     def compare_elapsed(self, workloads: Workloads, cores: int = 1) -> Timings:
-        """Elapsed seconds of each workload, all pinned to the same core or cores."""
+        """Time the workloads in elapsed seconds, all pinned to the same core or cores."""
         return self._compare(workloads, cores, time.perf_counter)
 
     def _compare(self, workloads: Workloads, cores: int, clock: Clock) -> Timings:
@@ -63,7 +63,7 @@ class EngineBench:
 def set_up_engine_bench(
     data: Path, models: Path, scratch: Path, settings: BenchSettings
 ) -> EngineBench:
-    """All that is needed, over the images below `data`; bundles are kept in the folder `models`."""
+    """Find the images below `data`; bundles are built when needed and kept in `models`."""
     photographs = find_photographs(data, scratch, settings)
     return EngineBench(
         settings,
@@ -76,7 +76,7 @@ def set_up_engine_bench(
 def each_of(
     name: str, function: Callable[[bytes], object], images: list[bytes]
 ) -> dict[str, Callable[[], object]]:
-    """One workload for every image, called `<name> <number>`."""
+    """Return one workload for every image, called `<name> <number>`."""
 
     def workload(data: bytes) -> Callable[[], object]:
         return lambda: function(data)

@@ -26,7 +26,7 @@ __all__ = ["ENGINE_FIGURES"]
 
 
 def coding_vs_gemm(bench: EngineBench) -> Figure:
-    """Descriptors to codes, beside the bare product of descriptors and dictionary."""
+    """Compare coding with the bare product of descriptors and dictionary."""
     engine = bench.models.load()
     timings = bench.compare(
         {
@@ -38,12 +38,12 @@ def coding_vs_gemm(bench: EngineBench) -> Figure:
 
 
 def coding_vs_spams(bench: EngineBench) -> Figure:
-    """Descriptors to codes, beside exact greedy pursuit in the same precision."""
+    """Compare coding with exact greedy pursuit by SPAMS in the same precision."""
     return _coding_vs_spams(bench, np.float32)
 
 
 def coding_vs_spams_float64(bench: EngineBench) -> Figure:
-    """The same with SPAMS in float64, the precision of its own examples."""
+    """Compare coding with SPAMS in float64, the precision of its own examples."""
     return _coding_vs_spams(bench, np.float64)
 
 
@@ -60,7 +60,7 @@ def _coding_vs_spams(bench: EngineBench, precision: type[np.floating[Any]]) -> F
 
 
 def coding_vs_sklearn(bench: EngineBench) -> Figure:
-    """The same with scikit-learn's pursuit, for fewer descriptors on both sides."""
+    """Compare coding with scikit-learn's pursuit, for fewer descriptors on both sides."""
     engine = bench.models.load()
     few = bench.vectors[: bench.settings.sklearn_vectors]
     dictionary, nonzeros = engine.coder.dictionary, bench.settings.nonzeros
@@ -74,7 +74,7 @@ def coding_vs_sklearn(bench: EngineBench) -> Figure:
 
 
 def coding_k_independence(bench: EngineBench) -> Figure:
-    """Coding with the usual dictionary, beside coding with the large one."""
+    """Compare coding with the usual dictionary and with the large one."""
     few, many = bench.models.load(), bench.models.load(bench.settings.large)
     timings = bench.compare(
         {
@@ -86,7 +86,7 @@ def coding_k_independence(bench: EngineBench) -> Figure:
 
 
 def pipeline_vs_gemm(bench: EngineBench) -> Figure:
-    """Encoded image to labels, beside the product of its descriptors and the dictionary."""
+    """Compare the pipeline with the product of the image's descriptors and the dictionary."""
     engine, images = bench.models.load(), bench.images
     grid = engine.describe(engine.decode(images[0]))
     product = blas_product(grid.reshape(-1, grid.shape[2]), engine.coder.dictionary)
@@ -96,7 +96,7 @@ def pipeline_vs_gemm(bench: EngineBench) -> Figure:
 
 
 def sift_vs_opencv(bench: EngineBench) -> Figure:
-    """Dense SIFT as the pipeline takes it, beside OpenCV's on the same grid of the same image.
+    """Compare dense SIFT as the pipeline uses it with OpenCV's on the same grid.
 
     Descriptors stay where they lie in the feature map; their norms belong to coding.
     """
@@ -104,7 +104,7 @@ def sift_vs_opencv(bench: EngineBench) -> Figure:
 
 
 def sift_laid_out_vs_opencv(bench: EngineBench) -> Figure:
-    """The same with normalised descriptors side by side in memory, as OpenCV's are."""
+    """Compare normalised descriptors, laid out in memory as OpenCV's are, with OpenCV's."""
     return _sift_vs_opencv(bench, lambda gray: describe(gray, "fast-sift"))
 
 
@@ -116,7 +116,7 @@ def _sift_vs_opencv(bench: EngineBench, sift: Callable[[Float32Array], object]) 
 
 
 def scaling_2(bench: EngineBench) -> Figure:
-    """Images a second of two processes on two cores, beside one on one."""
+    """Compare images a second of two processes on two cores with one on one."""
     throughput = measure_throughput(
         bench.models.bundle(),
         bench.images,
@@ -136,7 +136,7 @@ def scaling_2(bench: EngineBench) -> Figure:
 
 
 def threads_2(bench: EngineBench) -> Figure:
-    """One image by two threads, beside one."""
+    """Compare the time of one image by one thread with that by two."""
     with pinned(separate_cores(2)):  # threads may start with the engine, and inherit it
         one, two = bench.models.load(), bench.models.load(threads=2)
     images = bench.images
@@ -151,12 +151,12 @@ def threads_2(bench: EngineBench) -> Figure:
 
 
 def frames_per_second(bench: EngineBench) -> Figure:
-    """Photographs a second on one core, with twice the atoms as in the paper's figure."""
+    """Count photographs a second on one core, with twice the atoms as in the paper's figure."""
     return _frames_per_second(bench, bench.models.load(_doubled(bench)), bench.images)
 
 
 def caltech_frames_per_second(bench: EngineBench) -> Figure:
-    """Images of Caltech 101 a second on one core, at most 300 pixels wide and high."""
+    """Count images of Caltech 101 a second on one core, at most 300 pixels wide and high."""
     engine = bench.models.load(_doubled(bench), max_side=300)
     images = [path.read_bytes() for path in bench.photographs.caltech]
     return _frames_per_second(bench, engine, images)

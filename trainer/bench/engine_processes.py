@@ -46,7 +46,7 @@ class EngineProcess:
         self.connection.send((passes, part))
 
     def finished(self) -> tuple[float, float]:
-        """When the worker began and ended what it was told to do."""
+        """Wait for the end of what was started; return when it began and ended."""
         try:
             began, ended = self.connection.recv()
         except EOFError as error:
@@ -57,7 +57,7 @@ class EngineProcess:
 def measure_throughput(
     bundle: Path, images: Sequence[bytes], cores: Sequence[int], rounds: int, seconds: float
 ) -> Throughput:
-    """One process and `len(cores)` processes in turns, for `seconds` at least each time."""
+    """Measure one process and `len(cores)` processes in turns, about `seconds` each time."""
     with engine_processes(bundle, [images] * len(cores), cores) as workers:
         one_pass = 1 / _images_per_second(workers[:1], 1, 1)
         passes = max(1, round(seconds / one_pass))
@@ -80,7 +80,7 @@ def _images_per_second(workers: Sequence[EngineProcess], passes: int, n_images: 
 def engine_processes(
     bundle: Path, shares: Sequence[Sequence[bytes]], cores: Sequence[int]
 ) -> Iterator[list[EngineProcess]]:
-    """A warm process on each core, with its own share of the images."""
+    """Start a warm process on each core, with its own share of the images."""
     context = multiprocessing.get_context("spawn")
     workers = []
     try:

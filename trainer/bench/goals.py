@@ -50,7 +50,7 @@ class Goal(Generic[Bench]):
 
     @property
     def limit(self) -> str:
-        """What must be, in words; empty if nothing must."""
+        """The floor or the ceiling, in words; empty if there is neither."""
         if self.floor is not None:
             return f"≥ {self.floor:g}"
         return "" if self.ceiling is None else f"≤ {self.ceiling:g}"

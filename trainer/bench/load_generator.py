@@ -1,4 +1,4 @@
-"""`python -m service loadtest --batch` as a process that makes load whenever it is told to.
+"""`python -m service loadtest --batch` as a process that makes load on command.
 
 The trainer imports nothing of the service but its engine, and the generator that operators
 use is the one to measure with. It stays alive between the runs, because starting it takes a
@@ -36,7 +36,7 @@ class Load:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Load":
-        """The run that a line of the generator tells about."""
+        """Read what the generator reports about a run."""
         answers = {int(status): item for status, item in document["answers"].items()}
         return cls(
             requests=document["requests"],
@@ -52,7 +52,7 @@ class Load:
         return self.counts.get(status, 0)
 
     def all_answered(self) -> "Load":
-        """This load, if each request was answered with labels."""
+        """Return this load; raise if a request was not answered with labels."""
         failed = self.requests - self.count(200)
         if failed:
             raise TrainingError(f"{failed} of {self.requests} requests failed")

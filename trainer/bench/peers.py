@@ -1,8 +1,7 @@
 """The libraries that the engine is compared with, each at its best.
 
-Inputs are prepared and outputs allocated before.
-Every function returns a workload, ready to be timed. The libraries are those of the
-extra `bench`, loaded when first needed.
+Every function returns a workload that is ready to be timed: inputs are prepared and outputs
+allocated before. The libraries are those of the extra `bench`, loaded when first needed.
 """
 
 import importlib

@@ -29,7 +29,7 @@ _NO_CLASS = ("BACKGROUND_Google",)
 
 @dataclass(frozen=True)
 class Photographs:
-    """Image files; those of `measured` are in no model's training. `made`: what we drew.
+    """Image files; `measured` are in no model's training, `made` names the sets drawn here.
 
     `caltech_test` is what the embedded model was tested on.
     """

@@ -57,7 +57,7 @@ class Usage:
 
 
 class ServerProcess:
-    """`python -m <arguments>` until it says that it is ready; stopped at the end of the block."""
+    """Runs `python -m <arguments>`, waits until it is ready, and stops it after the block."""
 
     def __init__(
         self, arguments: Sequence[str], workers: Callable[["ServerProcess"], list[int]]

@@ -109,7 +109,7 @@ class ServiceBench:
 
     @cached_property
     def turns(self) -> list[Turn]:
-        """Bare engines and service in turns, some images each time, every image once for each."""
+        """Measure bare engines and service in turns; both get every image once."""
         count = len(self.images) - 1
         shares = [range(number, count, len(self.cores)) for number in range(len(self.cores))]
         turns = min(_TURNS, len(shares[-1]))
@@ -131,7 +131,7 @@ class ServiceBench:
 
     @cached_property
     def moderate(self) -> list[Moderate]:
-        """Rounds at 70 % of what the service can do.
+        """Load the service at 70 % of what it can do, in rounds.
 
         The machine's own speed changes from one second to the next: each time, what it can
         do and how long it takes without load are measured just before.
@@ -145,7 +145,7 @@ class ServiceBench:
 
     @cached_property
     def overload(self) -> Overload:
-        """Evenly spaced requests at twice what the service can do, measured just before."""
+        """Load the service with twice what it can do, measured just before, evenly spaced."""
         before = self.server.usage().bytes
         rounds = []
         for _ in range(self.settings.rounds):
@@ -174,7 +174,7 @@ class ServiceBench:
 def set_up_service_bench(
     models: Path, images: Sequence[Path], settings: BenchSettings
 ) -> Iterator[ServiceBench]:
-    """A running service of the model repository `models`, on all cores that it takes."""
+    """Start a service of the model repository `models`, and its generator."""
     with tempfile.TemporaryDirectory(prefix="leafcode-") as scratch, leafcode(models) as server:
         wait_until_all_ready(server.address)
         cores = sorted({core for pid in server.workers for core in os.sched_getaffinity(pid)})

@@ -32,7 +32,7 @@ _POLL_SECONDS = 0.005
 
 
 def service_vs_engine(bench: ServiceBench) -> Figure:
-    """Throughput over HTTP, beside that of bare engines on the same cores just before."""
+    """Compare throughput over HTTP with that of bare engines on the same cores just before."""
     turns = bench.turns
     return Figure(
         Spread.of(turn.service / turn.engine for turn in turns),
@@ -45,7 +45,7 @@ def service_vs_engine(bench: ServiceBench) -> Figure:
 
 
 def front_end_ms(bench: ServiceBench) -> Figure:
-    """CPU of the process with the event loop a request, while all workers are busy."""
+    """Measure the CPU of the event loop's process a request, while all workers are busy."""
     others = ("workers_ms", "generator_ms")
     return Figure(
         Spread.of(turn.front_end_ms for turn in bench.turns),
@@ -55,7 +55,7 @@ def front_end_ms(bench: ServiceBench) -> Figure:
 
 
 def service_added_ms(bench: ServiceBench) -> Figure:
-    """What HTTP and the pool add to one small JPEG: medians of neighbouring turns."""
+    """Measure what HTTP and the pool add to one small JPEG, in neighbouring turns."""
     small = bench.small_image
     data = bench.images[small].read_bytes()
     served, bare = [], []
@@ -73,7 +73,7 @@ def service_added_ms(bench: ServiceBench) -> Figure:
 
 
 def latency_p99_at_70(bench: ServiceBench) -> Figure:
-    """The 99th percentile at 70 % of the highest throughput, in medians without load.
+    """Compare the 99th percentile at 70 % of the highest throughput with the median without load.
 
     Requests are evenly spaced. With Poisson arrivals some wait for others however fast the
     service is; that figure is kept beside it.
@@ -94,7 +94,7 @@ def latency_p99_at_70(bench: ServiceBench) -> Figure:
 
 
 def goodput_at_200(bench: ServiceBench) -> Figure:
-    """Answers a second at twice the highest throughput, as a share of that."""
+    """Compare answers a second at twice the highest throughput with that throughput."""
     loads = bench.overload.loads
     requests = sum(load.requests for load in loads)
     answered, rejected = (sum(load.count(status) for load in loads) for status in (200, 429))
@@ -105,7 +105,7 @@ def goodput_at_200(bench: ServiceBench) -> Figure:
 
 
 def rejection_ms_at_200(bench: ServiceBench) -> Figure:
-    """The 99th percentile of the time until a request is rejected."""
+    """Measure the 99th percentile of the time until a request is rejected."""
     loads = [load for load in bench.overload.loads if load.count(429)]
     if not loads:
         raise TrainingError("no request was rejected, so there was no overload")
@@ -117,14 +117,14 @@ def rejection_ms_at_200(bench: ServiceBench) -> Figure:
 
 
 def memory_growth_at_200(bench: ServiceBench) -> Figure:
-    """Memory of all processes after that load, beside before."""
+    """Compare the memory of all processes after the overload with that before."""
     found = bench.overload
     facts = {"before_mb": found.bytes_before / 1e6, "after_mb": found.bytes_after / 1e6}
     return Figure(Spread.of([found.bytes_after / found.bytes_before]), {}, facts)
 
 
 def ready_seconds(bench: ServiceBench) -> Figure:
-    """From the start of the process until all workers are ready; kernels are compiled."""
+    """Time a start until all workers are ready; kernels are compiled already."""
     times = []
     for _ in range(bench.settings.rounds):
         started = time.perf_counter()
@@ -135,7 +135,7 @@ def ready_seconds(bench: ServiceBench) -> Figure:
 
 
 def replaced_seconds(bench: ServiceBench) -> Figure:
-    """From SIGKILL for a worker until every worker is ready again."""
+    """Time the replacement of a killed worker."""
     times = []
     for _ in range(bench.settings.rounds):
         # A worker that has done nothing useful yet is replaced more slowly, on purpose.
@@ -145,7 +145,7 @@ def replaced_seconds(bench: ServiceBench) -> Figure:
 
 
 def replace_a_worker(server: ServerProcess) -> float:
-    """Kill a worker; the seconds until all are there and ready."""
+    """Kill a worker; return the seconds until all workers are there and ready."""
     before = server.workers
     killed = time.perf_counter()
     os.kill(before[-1], signal.SIGKILL)

@@ -52,12 +52,12 @@ class BenchSettings:
 
     @property
     def large(self) -> ModelSize:
-        """The same with the large dictionary."""
+        """The usual model, but with the large dictionary."""
         return ModelSize(self.depth, self.many_atoms, self.nonzeros)
 
     @property
     def atoms_curve(self) -> tuple[int, ...]:
-        """Sizes of the dictionary, doubling."""
+        """The sizes of the dictionary to measure, doubling."""
         sizes = [self.atoms]
         while sizes[-1] < self.many_atoms:
             sizes.append(min(2 * sizes[-1], self.many_atoms))
@@ -65,10 +65,10 @@ class BenchSettings:
 
     @property
     def depth_curve(self) -> tuple[int, ...]:
-        """Depths, in four steps."""
+        """The depths to measure, in four steps."""
         return tuple(sorted({max(1, self.depth * part // 4) for part in (1, 2, 3, 4)}))
 
     @property
     def nonzeros_curve(self) -> tuple[int, ...]:
-        """Nonzeros per code, up to twice as many as usual."""
+        """The numbers of nonzeros to measure, up to twice as many as usual."""
         return tuple(sorted({1, max(1, self.nonzeros // 2), self.nonzeros, 2 * self.nonzeros}))

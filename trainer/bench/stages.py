@@ -57,7 +57,7 @@ class Stage:
 
     @property
     def bound(self) -> str:
-        """What the floor is made of."""
+        """The work that the floor was computed from."""
         if not self.bytes:
             return "bare library"
         return f"{self.multiply_adds / 1e6:.1f} M multiply-adds, {self.bytes / 1e6:.1f} MB"
@@ -78,7 +78,7 @@ class StageReport:
 
 @dataclass(frozen=True)
 class _Steps:
-    """What each stage of one image hands to the next."""
+    """What each stage of one image passes to the next."""
 
     data: bytes
     gray: Float32Array
@@ -90,7 +90,7 @@ class _Steps:
 
 
 def measure_stages(bench: EngineBench) -> StageReport:
-    """One photograph through the usual model, stage by stage."""
+    """Time one photograph through the usual model, stage by stage."""
     engine = bench.models.load()
     steps = _steps(engine, bench.images[0])
     n, atoms = 4096, engine.coder.dictionary

@@ -34,7 +34,7 @@ class Table:
     note: str = ""
 
     def aligns_left(self, column: int) -> bool:
-        """Words, as against numbers."""
+        """Whether a column holds words, not numbers."""
         return not column or self.header[column] in _WORDS
 
 

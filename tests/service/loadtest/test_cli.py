@@ -107,7 +107,7 @@ def test_soak_kills_workers_and_publishes_versions_and_every_request_is_answered
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bundles.write_model(tmp_path)
-    kills = ["--requests", "200", "--kill-every-ms", "50"]
+    kills = ["--requests", "200", "--kill-every-ms", "200"]
     reloads = ["--reloads", "5", "--bad", "2"]
     assert main(["soak", "--models", str(tmp_path), *kills, *reloads, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""The same engine behind others' servers: what anybody would write who has no pool of ours.
+"""The same engine behind other servers, as one would write it without the service's pool.
 
 Each is a program of its own: `python -m … BUNDLE CORE…`. It pins one worker to each core
 as far as its framework allows, says `worker <pid>` for each and `ready at http://…`.
@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.05
 
 
 def load_engine(bundle: str, core: int) -> Engine:
-    """An engine in this worker, pinned like ours."""
+    """Load the engine into this worker, and pin it as the service pins its own."""
     os.sched_setaffinity(0, {core})
     engine = Engine.load(bundle)
     _say(f"worker {os.getpid()}")
@@ -30,7 +30,7 @@ def load_engine(bundle: str, core: int) -> Engine:
 
 
 def answer(predictions: tuple[Prediction, ...]) -> Answer:
-    """The part of our answer that depends on the image."""
+    """Return the part of the service's answer that depends on the image."""
     return {
         "predictions": [
             {"label": item.label, "probability": item.probability} for item in predictions
@@ -39,7 +39,7 @@ def answer(predictions: tuple[Prediction, ...]) -> Answer:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Find a port that nobody listens on now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

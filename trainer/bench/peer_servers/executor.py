@@ -33,7 +33,7 @@ def _classify(data: bytes) -> Answer:
 
 
 def create_app(bundle: str, cores: Sequence[int]) -> FastAPI:
-    """One route, one executor."""
+    """Create an application with one route and one executor."""
     context = multiprocessing.get_context("spawn")
 
     @asynccontextmanager

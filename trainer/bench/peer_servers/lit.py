@@ -14,7 +14,7 @@ __all__ = ["EngineAPI", "main"]
 
 
 class EngineAPI(litserve.LitAPI):  # type: ignore[misc]  # it comes without types
-    """Image bytes to labels."""
+    """Answers the bytes of an image with its labels."""
 
     def __init__(self, bundle: str, cores: list[int]) -> None:
         super().__init__(api_path="/v1/classify")
@@ -22,22 +22,22 @@ class EngineAPI(litserve.LitAPI):  # type: ignore[misc]  # it comes without type
         self.cores = cores
 
     def setup(self, device: str) -> None:  # noqa: ARG002
-        """In the worker."""
+        """Load the engine into the worker."""
         number = int(os.environ["LITSERVE_WORKER_ID"])
         self.engine = load_engine(self.bundle, self.cores[number % len(self.cores)])
 
     def decode_request(
         self, request: Annotated[bytes, Body(media_type="application/octet-stream")]
     ) -> bytes:
-        """The raw body."""
+        """Take the raw body as it is."""
         return request
 
     def predict(self, x: bytes) -> tuple[Prediction, ...]:
-        """The engine's work."""
+        """Classify one image."""
         return self.engine.classify(x)
 
     def encode_response(self, output: tuple[Prediction, ...]) -> Answer:
-        """What is sent."""
+        """Return what is sent as JSON."""
         return answer(output)
 
 
