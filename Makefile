@@ -35,12 +35,11 @@ model: $(VENV)/.all ## train the next version of the embedded model (DATA=folder
 	    --config trainer/presets/caltech101.toml \
 	    --train-per-class 30 --split-seed 0 --exclude BACKGROUND_Google
 
-bench: $(VENV)/.all ## measure speed side by side, a few minutes; writes bench.json and bench.png
+bench: $(VENV)/.all ## measure speed side by side, about six minutes; writes bench.json and bench.png
 	OMP_NUM_THREADS=1 $(BIN)/python -m trainer reproduce speed --data $(BENCH_DATA)
 
 soak: $(VENV)/.all ## kill a worker every 100 ms, then reload 50 times, under load; each request must be answered
-	$(BIN)/python -m trainer reproduce soak
-	$(BIN)/python -m trainer reproduce reloads
+	$(BIN)/python -m service soak
 
 examples: $(VENV)/.core ## draw the example images again
 	$(BIN)/python -m service.examples.draw

@@ -70,6 +70,15 @@ def test_the_service_never_imports_the_trainer(source: str) -> None:
     assert [module for module in imports(source) if inside(module, "trainer")] == []
 
 
+@pytest.mark.parametrize("source", sources("service/loadtest"))
+def test_the_load_test_imports_the_engine_and_errors_only(source: str) -> None:
+    allowed = ("service.engine", "service.errors", "service.loadtest", "service.__version__")
+    modules = list(imports(source))
+    ours = [module for module in modules if inside(module, "service")]
+    assert [name for name in ours if not any(inside(name, part) for part in allowed)] == []
+    assert {name.partition(".")[0] for name in modules}.isdisjoint({"fastapi", "starlette"})
+
+
 @pytest.mark.parametrize("source", sources("trainer"))
 def test_the_trainer_imports_the_engine_only(source: str) -> None:
     ours = [module for module in imports(source) if inside(module, "service")]

@@ -64,6 +64,12 @@ def test_classify_commands_print_labels(line: str) -> None:
     assert "%  stop_sign" in _run(line, ROOT)
 
 
+@pytest.mark.parametrize("line", commands("service loadtest"))
+def test_loadtest_commands_get_answers(line: str, embedded_server: processes.Server) -> None:
+    report = _run(line.replace(ADDRESS, embedded_server.url), ROOT)
+    assert report.splitlines()[1].split()[0] == "200"
+
+
 def test_training_commands_work_one_after_the_other(tmp_path: Path) -> None:
     drawings.write_dataset(tmp_path / "photos")
     small = " --samples 3000 --atoms 64 --iterations 2"

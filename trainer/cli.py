@@ -5,11 +5,15 @@ import json
 import logging
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from service.engine import Engine, LeafcodeError, write_bundle
+from trainer.bench.plot import draw_speed
+from trainer.bench.report import in_place_of_section, markdown_section, speed_text
+from trainer.bench.run import EMBEDDED_MODELS, Sources, measure_speed
+from trainer.bench.settings import BenchSettings
 from trainer.config import FitConfig, load_config
 from trainer.data.dataset import Dataset, scan
 from trainer.data.sampling import log_unreadable
@@ -28,12 +32,6 @@ from trainer.report import (
 )
 from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
 from trainer.reproduce.refinement import RefinementSettings, measure_refinement
-from trainer.reproduce.serving.reloads import ReloadSettings, reload_under_load, reloads_text
-from trainer.reproduce.serving.soak import SoakSettings, soak, soak_text
-from trainer.reproduce.speed.plot import draw_speed
-from trainer.reproduce.speed.report import in_place_of_section, markdown_section, speed_text
-from trainer.reproduce.speed.run import EMBEDDED_MODELS, Sources, measure_speed
-from trainer.reproduce.speed.settings import SpeedSettings
 from trainer.reproduce.training import TrainingCostSettings, measure_training
 from trainer.settings import Settings
 
@@ -232,7 +230,7 @@ def _add_reproduce(commands: Any) -> None:
         "coding error of the plain tree, the refined tree and OMP",
     )
     refinement.set_defaults(run=_reproduce_refinement)
-    _add_benchmarks(experiments)
+    _add_speed(experiments)
 
 
 def _add_experiment(
@@ -324,67 +322,39 @@ def _inspect(options: argparse.Namespace) -> None:
     print(json.dumps(describe_bundle(engine)) if options.json else inspection_text(engine))
 
 
-# --- benchmarks of the engine and the service ------------------------------------------------
-
-
-def _add_benchmarks(experiments: Any) -> None:
-    _add_speed(experiments)
-    stress = experiments.add_parser(
-        "soak", help="kill a worker of the service again and again while requests go on"
+def _add_speed(experiments: Any) -> None:
+    speed = _add_experiment(
+        experiments,
+        "speed",
+        BenchSettings,
+        "folder with berkeley and caltech101 below it",
+        "how fast, beside BLAS, SPAMS, OpenCV and scikit-learn; needs leafcode[bench]",
     )
-    _add_served(stress)
-    _add_numbers(stress, SoakSettings())
-    stress.set_defaults(run=_soak)
-    reloads = experiments.add_parser(
-        "reloads", help="publish good and bad versions to the service while requests go on"
+    speed.add_argument(
+        "--out",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="gets bench.json and bench.png [.]",
     )
-    _add_served(reloads)
-    _add_numbers(reloads, ReloadSettings())
-    reloads.set_defaults(run=_reloads)
-
-
-def _add_served(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    speed.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="page whose section on speed is replaced"
+    )
+    speed.add_argument(
+        "--models", type=Path, metavar="FOLDER", help="keeps the models that are built [temporary]"
+    )
+    speed.add_argument(
         "--served",
         type=Path,
         default=EMBEDDED_MODELS,
+        metavar="FOLDER",
         help="model repository of the service that is measured [the embedded one]",
     )
-
-
-def _add_speed(experiments: Any) -> None:
-    speed = experiments.add_parser(
-        "speed", help="how fast, beside BLAS, SPAMS, OpenCV and scikit-learn; needs leafcode[bench]"
-    )
-    speed.add_argument(
-        "--data", type=Path, required=True, help="folder with berkeley and caltech101 below it"
-    )
-    speed.add_argument("--out", type=Path, default=Path(), help="gets bench.json and bench.png [.]")
-    speed.add_argument("--markdown", type=Path, help="page whose section on speed is replaced")
-    speed.add_argument("--models", type=Path, help="folder that keeps the models [temporary]")
-    _add_served(speed)
-    _add_numbers(speed, SpeedSettings())
     speed.set_defaults(run=_reproduce_speed)
 
 
-def _add_numbers(parser: argparse.ArgumentParser, defaults: Any) -> None:
-    """An option for each field of a settings dataclass of whole numbers, and `--json`."""
-    for name, default in asdict(defaults).items():
-        parser.add_argument(
-            f"--{name.replace('_', '-')}", type=int, default=default, help=f"[{default}]"
-        )
-    _add_json(parser)
-
-
-def _numbers(options: argparse.Namespace, kind: type[Numbers]) -> Numbers:
-    """What the options that `_add_numbers` made say."""
-    names = [field.name for field in fields(kind)]
-    settings: Numbers = kind(**{name: getattr(options, name) for name in names})
-    return settings
-
-
 def _reproduce_speed(options: argparse.Namespace) -> None:
-    settings = _numbers(options, SpeedSettings)
+    settings = BenchSettings.of(BenchSettings.given(options))
     options.out.mkdir(parents=True, exist_ok=True)
     report = measure_speed(Sources(options.data, options.models, options.served), settings)
     document = json.dumps(report.to_json(), indent=1)
@@ -396,19 +366,3 @@ def _reproduce_speed(options: argparse.Namespace) -> None:
         options.markdown.write_text(in_place_of_section(page, markdown_section(report)), "utf-8")
     if report.missing:
         raise MeasurementError(f"not measured: {', '.join(report.missing)}")
-
-
-def _soak(options: argparse.Namespace) -> None:
-    settings = _numbers(options, SoakSettings)
-    result = soak(options.served, settings)
-    print(json.dumps(asdict(result)) if options.json else soak_text(result))
-    if faults := result.faults():
-        raise MeasurementError("; ".join(faults))
-
-
-def _reloads(options: argparse.Namespace) -> None:
-    settings = _numbers(options, ReloadSettings)
-    result = reload_under_load(options.served, settings)
-    print(json.dumps(asdict(result)) if options.json else reloads_text(result))
-    if faults := result.faults():
-        raise MeasurementError("; ".join(faults))

@@ -1,0 +1,169 @@
+"""New versions under load, good and damaged: no request may fail or get wrong labels.
+
+Versions are copies of the served bundle, so that all of them know the same labels; in a
+damaged one a bit of the tensors is flipped. The oldest of more than three good versions is
+withdrawn each time, as an operator would do it.
+"""
+
+import http.client
+import json
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from service.engine.bundle import TENSORS_FILE, Bundle, read_bundle, write_bundle
+from service.loadtest.errors import LoadTestError
+from service.loadtest.generator import Generator
+from service.loadtest.processes import ServiceProcess
+from service.loadtest.soak import (
+    AnswerCounts,
+    LabelledImages,
+    add_counts,
+    count_answers,
+    default_bundle,
+)
+
+__all__ = ["ReloadResult", "ReloadSettings", "reload_under_load"]
+
+_KEPT_VERSIONS = 3
+_NOTICED_SECONDS = 30.0
+_POLL_SECONDS = 0.01
+_REQUESTS_AT_ONCE = 200
+
+# Members of the answer of /v1/models.
+_LOADED, _REJECTED = "models", "rejected"
+
+
+@dataclass(frozen=True)
+class ReloadSettings:
+    """How many versions are published, and how many of them are damaged."""
+
+    reloads: int = 50
+    bad: int = 10
+    clients: int = 8
+
+
+@dataclass(frozen=True)
+class ReloadResult:
+    """What became of the versions, and of the requests meanwhile."""
+
+    loaded: int
+    rejected: int
+    answers: AnswerCounts
+    seconds: float
+
+    def faults(self) -> list[str]:
+        """Why the service did not pass, one sentence each; no worker dies here, so none is lost."""
+        lost = self.answers.worker_lost
+        return [
+            *self.answers.faults(),
+            *([f"{lost} requests lost their workers, none of which was killed"] if lost else []),
+        ]
+
+    def text(self) -> str:
+        """The result for people."""
+        versions = f"{self.loaded} loaded, {self.rejected} rejected in {self.seconds:.0f} s"
+        return "\n".join([*self.answers.lines(), f"{'versions':<19} {versions}"])
+
+
+def reload_under_load(models: Path, settings: ReloadSettings) -> ReloadResult:
+    """Serve copies of the default bundle in `models` while versions come and go."""
+    folder_of_bundle = default_bundle(models)
+    images, bundle = LabelledImages.of(folder_of_bundle), read_bundle(folder_of_bundle)
+    with tempfile.TemporaryDirectory(prefix="leafcode-reloads-") as repository:
+        folder = _ModelFolder(Path(repository) / bundle.manifest.name, bundle)
+        folder.publish(1)
+        with ServiceProcess(Path(repository)) as service:
+            publisher = _Publisher(service, folder, settings)
+            generator = Generator(service.target.address, keep_bodies=True)
+            requests = images.requests(_REQUESTS_AT_ONCE, service.target)
+            counts, started = [], time.monotonic()
+            publisher.start()
+            while publisher.is_alive():
+                load = generator.closed_loop(requests, settings.clients)
+                counts.append(count_answers(load, images.labels))
+            seconds = time.monotonic() - started
+            publisher.join()
+    if publisher.error:
+        raise LoadTestError(publisher.error)
+    return ReloadResult(publisher.loaded, publisher.rejected, add_counts(counts), seconds)
+
+
+class _ModelFolder:
+    """The folder of one model, to which versions are published by a rename."""
+
+    def __init__(self, folder: Path, bundle: Bundle) -> None:
+        self._folder = folder
+        self._bundle = bundle
+        self._good: list[int] = []
+
+    def publish(self, version: int, *, bad: bool = False) -> None:
+        """Write a copy of the bundle under another number, damaged if `bad`."""
+        staging = self._folder / f".{version}-staging"
+        manifest = replace(self._bundle.manifest, version=version)
+        write_bundle(replace(self._bundle, manifest=manifest), staging)
+        if bad:
+            data = bytearray((staging / TENSORS_FILE).read_bytes())
+            data[-1] ^= 1
+            (staging / TENSORS_FILE).write_bytes(data)
+        else:
+            self._good.append(version)
+        staging.rename(self._folder / str(version))
+        if len(self._good) > _KEPT_VERSIONS:
+            self._withdraw(self._good.pop(0))
+
+    def _withdraw(self, version: int) -> None:
+        gone = self._folder / f".{version}-gone"
+        (self._folder / str(version)).rename(gone)
+        shutil.rmtree(gone)
+
+
+class _Publisher(threading.Thread):
+    """Publishes one version after the other, each when the last one was loaded or rejected."""
+
+    def __init__(
+        self, service: ServiceProcess, folder: _ModelFolder, settings: ReloadSettings
+    ) -> None:
+        super().__init__(name="publisher")
+        self.loaded = self.rejected = 0
+        self.error = ""
+        self._service = service
+        self._folder = folder
+        self._settings = settings
+
+    def run(self) -> None:
+        """Publish all versions; `error` says why it ended early, if it did."""
+        count, bad = self._settings.reloads, self._settings.bad
+        try:
+            for number in range(count):
+                # Spread evenly over all of them.
+                is_bad = (number + 1) * bad // count > number * bad // count
+                self._folder.publish(number + 2, bad=is_bad)
+                self._service.process.send_signal(signal.SIGHUP)
+                self._wait_for(number + 2, bad=is_bad)
+                self.rejected, self.loaded = self.rejected + is_bad, self.loaded + (not is_bad)
+        except (OSError, http.client.HTTPException, LoadTestError) as error:
+            self.error = f"publishing stopped: {error}"
+
+    def _wait_for(self, version: int, *, bad: bool) -> None:
+        member = _REJECTED if bad else _LOADED
+        end = time.monotonic() + _NOTICED_SECONDS
+        while time.monotonic() < end:
+            if version in [item["version"] for item in self._models()[member]]:
+                return
+            time.sleep(_POLL_SECONDS)
+        raise LoadTestError(
+            f"version {version} was not among the {member} after {_NOTICED_SECONDS:.0f} s"
+        )
+
+    def _models(self) -> dict[str, list[dict[str, object]]]:
+        target = self._service.target
+        with closing(http.client.HTTPConnection(*target.address, timeout=60)) as connection:
+            connection.request("GET", f"{target.prefix}/v1/models")
+            document: dict[str, list[dict[str, object]]] = json.load(connection.getresponse())
+            return document

@@ -1,0 +1,116 @@
+"""The load generator against a server whose answers the tests write."""
+
+from itertools import repeat
+
+import pytest
+
+from service.loadtest.generator import Exchange, Generator, even_times, poisson_times
+from tests.support.scripted_server import OK, REJECTED, listening
+
+
+def posts(count: int) -> list[bytes]:
+    """Requests whose bodies are their numbers, each of two digits."""
+    head = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n"
+    return [head + f"{number:02}".encode() for number in range(count)]
+
+
+def test_a_closed_loop_sends_every_request_once() -> None:
+    seen: list[bytes] = []
+
+    def respond(_: bytes, body: bytes) -> list[bytes]:
+        seen.append(body)
+        return [OK]
+
+    with listening(respond) as address:
+        load = Generator(address, keep_bodies=True).closed_loop(posts(20), 3)
+    assert sorted(map(int, seen)) == list(range(20))
+    assert [item.number for item in load.exchanges] == list(range(20))
+    assert load.count(200) == 20
+    assert {item.body for item in load.exchanges} == {b"ok"}
+
+
+def test_bodies_are_not_kept_unless_asked_for() -> None:
+    with listening(lambda *_: [OK]) as address:
+        load = Generator(address).closed_loop(posts(2), 1)
+    assert [item.body for item in load.exchanges] == [b"", b""]
+
+
+def test_answers_may_arrive_in_pieces() -> None:
+    with listening(lambda *_: [OK[:5], OK[5:-1], OK[-1:]]) as address:
+        load = Generator(address, keep_bodies=True).closed_loop(posts(4), 2)
+    assert [item.body for item in load.exchanges] == [b"ok"] * 4
+
+
+def test_latencies_are_those_of_the_clock() -> None:
+    now = [0.0]
+
+    def respond(_: bytes, body: bytes) -> list[bytes]:
+        now[0] += 1 + int(body)
+        return [OK]
+
+    with listening(respond) as address:
+        load = Generator(address, clock=lambda: now[0]).closed_loop(posts(4), 1)
+    assert [item.seconds for item in load.exchanges] == [1, 2, 3, 4]
+    assert load.seconds == 10
+    assert load.rate() == 0.4
+    assert load.quantile(0.5) == 2
+    assert load.quantile(0.99) == 4
+
+
+def test_a_closed_loop_sends_nothing_after_its_time_is_over() -> None:
+    now = [0.0]
+
+    def respond(*_: bytes) -> list[bytes]:
+        now[0] += 1
+        return [OK]
+
+    with listening(respond) as address:
+        generator = Generator(address, clock=lambda: now[0])
+        load = generator.closed_loop(repeat(posts(1)[0]), 1, seconds=2.5)
+    assert load.count(200) == len(load) == 3
+
+
+def test_rejections_and_answers_are_told_apart() -> None:
+    with listening(lambda _, body: [OK if int(body) % 4 else REJECTED]) as address:
+        load = Generator(address).open_loop(posts(8), even_times(1000, 16))
+    assert len(load) == 16
+    assert (load.count(200), load.count(429)) == (12, 4)
+    assert load.statuses == [200, 429]
+    assert load.quantile(0.99, 429) < 60
+
+
+def test_a_lost_connection_loses_its_request_and_no_other() -> None:
+    with listening(lambda _, body: [OK] if int(body) != 2 else []) as address:
+        load = Generator(address).closed_loop(posts(6), 2)
+    assert [item.status for item in load.exchanges] == [200, 200, 0, 200, 200, 200]
+
+
+def test_a_server_that_does_not_speak_http_gives_no_answer() -> None:
+    with listening(lambda *_: [b"220 mail.example ESMTP\r\n\r\n"]) as address:
+        load = Generator(address).closed_loop(posts(2), 1)
+    assert load.count(0) == 2
+
+
+def test_a_server_that_is_not_there_gives_no_answer() -> None:
+    with listening(lambda *_: [OK]) as address:
+        pass
+    assert Generator(address).closed_loop(posts(3), 2).count(0) == 3
+
+
+def test_a_server_that_keeps_silent_is_given_up() -> None:
+    with listening(lambda *_: [b"HTTP/1.1 200"]) as address:
+        load = Generator(address, timeout=0.1).closed_loop(posts(1), 1)
+    assert load.count(0) == 1
+
+
+def test_waiting_counts_from_the_time_that_a_request_was_due() -> None:
+    exchange = Exchange(0, due=1.0, ended=3.5, status=200, body=b"")
+    assert exchange.seconds == 2.5
+
+
+def test_poisson_arrivals_have_the_same_mean_rate() -> None:
+    assert even_times(4, 4) == [0, 0.25, 0.5, 0.75]
+    times = poisson_times(100, 2000, seed=1)
+    assert times == sorted(times)
+    assert len(times) == 2000
+    assert times[-1] == pytest.approx(20, rel=0.1)
