@@ -20,7 +20,7 @@ from trainer.cli import main
 
 def options(settings: BenchSettings) -> list[str]:
     """The settings as a person types them."""
-    pairs = [(f"--{name.replace('_', '-')}", str(value)) for name, value in vars(settings).items()]
+    pairs = [(f"--{name.replace('_', '-')}", str(value)) for name, value in settings]
     return [word for pair in pairs for word in pair]
 
 

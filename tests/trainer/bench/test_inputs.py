@@ -1,7 +1,6 @@
 """Cores, images, models and peers that are measured, on tiny models."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +53,7 @@ def test_a_kept_model_is_loaded_again_and_a_smaller_tree_is_the_top_of_it(tmp_pa
     assert again.load().manifest.digest == whole.manifest.digest
     vectors = draw_descriptors(photographs.measured, 50, seed=1)
     np.testing.assert_array_equal(whole.encode(vectors).leaf_ids >> 2, top.encode(vectors).leaf_ids)
-    other = Models(tmp_path / "kept", photographs.training, replace(TINY, seed=1))
+    other = Models(tmp_path / "kept", photographs.training, TINY.model_copy(update={"seed": 1}))
     assert other.bundle() != again.bundle()
 
 

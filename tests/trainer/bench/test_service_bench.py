@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceBench]:
         bundles.write_model(folder / "models", name, version)
     (folder / "image.jpg").write_bytes(pictures.jpeg(pictures.disc(96, 80)))
     images = [folder / "image.jpg"] * 6
-    with set_up_service_bench(folder / "models", images, replace(TINY, rounds=2)) as ready:
+    with set_up_service_bench(
+        folder / "models", images, TINY.model_copy(update={"rounds": 2})
+    ) as ready:
         yield ready
 
 
