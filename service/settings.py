@@ -1,7 +1,7 @@
 """Operational numbers: every field is an environment variable `LEAFCODE_…`.
 
 Nothing here changes an answer; what does lives in the bundle. `Settings` is never
-built at import, and a wrong value is refused with its name and what is allowed.
+built at import, and a wrong value is rejected with its name and what is allowed.
 """
 
 from pathlib import Path
@@ -32,8 +32,8 @@ EMBEDDED_MODELS = Path(__file__).parent / "models"
 # A flag would show in the list of processes.
 ENVIRONMENT_ONLY = frozenset({"api_keys"})
 
-# Pillow warns above this many pixels and refuses twice as many, whatever we allow.
-_MOST_PIXELS = 89_478_485
+# Pillow warns above this many pixels and rejects twice as many, whatever we allow.
+_MAX_PIXELS = 89_478_485
 
 _PREFIX = "LEAFCODE_"
 
@@ -57,7 +57,7 @@ class Settings(BaseSettings):
         25_000_000, ge=1_000, le=1_000_000_000, description="largest request body"
     )
     max_image_pixels: int = Field(
-        50_000_000, ge=400, le=_MOST_PIXELS, description="most pixels of an image"
+        50_000_000, ge=400, le=_MAX_PIXELS, description="most pixels of an image"
     )
     max_image_side: int = Field(
         20_000, ge=20, le=65_535, description="longest side of an image, in pixels"

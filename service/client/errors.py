@@ -3,7 +3,7 @@
 ClientError
 ├── UnreachableError          no answer: no connection, or it broke, or took too long
 ├── UnreadableAnswerError     an answer that is not the service's
-└── ProblemError              the service refused; `problem` tells why
+└── ProblemError              the service rejected the request; `problem` says why
     ├── BadRequestError           400, 422 and any other 4xx: the request is wrong
     ├── DeniedError               401, 403: the key is missing or wrong
     ├── NotFoundError             404: no such model or version

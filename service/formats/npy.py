@@ -2,7 +2,7 @@
 
 Every byte comes from a stranger. numpy reads the header, but only a short one; type and
 shape are checked against the bytes that are really there before anything is built from
-them, and an array of Python objects, which numpy would unpickle, is refused by its type.
+them, and an array of Python objects, which numpy would unpickle, is rejected by its type.
 """
 
 import io
@@ -19,8 +19,8 @@ from service.errors import MalformedBodyError, OversizedBodyError
 
 __all__ = ["parse_npy", "parse_raw"]
 
-# numpy itself writes 128 bytes; its parser is Python's own, which may be made to sweat.
-_MOST_HEADER_BYTES = 1_000
+# numpy itself writes 128 bytes; its parser is Python's own, which long input slows down.
+_MAX_HEADER_BYTES = 1_000
 _ROW_BYTES = 4 * DESCRIPTOR_WIDTH
 _READERS = {
     (1, 0): npy_format.read_array_header_1_0,
@@ -67,12 +67,12 @@ def parse_npy(body: bytes, most: int) -> Float32Array:
             f"the .npy file has {found} bytes behind its header, expected {expected}"
         )
     values = np.frombuffer(body, dtype, offset=start).reshape(shape, order=order)
-    with np.errstate(over="ignore"):  # the engine refuses what has become infinite
+    with np.errstate(over="ignore"):  # the engine rejects what has become infinite
         return np.require(values, np.float32, ["C", "ALIGNED"])
 
 
 def _read_header(body: bytes) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any], int]:
-    head = io.BytesIO(body[:_MOST_HEADER_BYTES])
+    head = io.BytesIO(body[:_MAX_HEADER_BYTES])
     try:
         version = npy_format.read_magic(head)
         with warnings.catch_warnings():
@@ -85,7 +85,7 @@ def _read_header(body: bytes) -> tuple[tuple[int, ...], Literal["C", "F"], np.dt
     except _UNREADABLE as error:
         raise MalformedBodyError(
             "the body is no .npy file, or its header cannot be read or is longer than "
-            f"{_MOST_HEADER_BYTES} bytes"
+            f"{_MAX_HEADER_BYTES} bytes"
         ) from error
     return shape, "F" if fortran_order else "C", dtype, head.tell()
 

@@ -35,7 +35,7 @@ class RequestLog:
     def __init__(self, app: ASGIApp, metrics: Metrics, tracing: Tracing) -> None:
         self.app = app
         self.metrics = metrics
-        self.tracing = tracing
+        self.tracing = tracing if tracing.active else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request; other messages pass."""
@@ -49,7 +49,7 @@ class RequestLog:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
                 # Now, because the span of the request ends with its last byte.
-                if self.tracing.active:
+                if self.tracing is not None:
                     route = _route(scope)
                     name = f"{scope['method']} {route}"
                     record.trace_id = self.tracing.record(record, name, route)

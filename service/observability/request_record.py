@@ -28,7 +28,7 @@ class RequestRecord:
     bytes_out: int = 0
     status: int = 0
     reason: str = ""
-    """Why it was refused, by the last part of the problem's type; empty if it was not."""
+    """Why it was rejected, by the last part of the problem's type; empty if it was not."""
     trace_id: str = ""
     model: Manifest | None = None
     jobs: list[Timings] = field(default_factory=list)

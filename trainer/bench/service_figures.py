@@ -181,7 +181,7 @@ SERVICE_FIGURES: dict[str, Goal[ServiceBench]] = {
         latency_p99_at_70, "p99 at 70 % load / median without load", ceiling=4
     ),
     "goodput_at_200": Goal(goodput_at_200, "answers a second at 200 % load / highest", 0.9),
-    "refusal_ms_at_200": Goal(rejection_ms_at_200, "ms until 429 at 200 % load, p99", ceiling=50),
+    "rejection_ms_at_200": Goal(rejection_ms_at_200, "ms until 429 at 200 % load, p99", ceiling=50),
     "memory_growth_at_200": Goal(
         memory_growth_at_200, "memory after 200 % load / before", ceiling=1.1
     ),

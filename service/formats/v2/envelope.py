@@ -29,8 +29,8 @@ class Envelope:
     tail: memoryview
 
 
-def inflate(body: bytes, encoding: str, most_bytes: int) -> bytes:
-    """The body before its `Content-Encoding`; never makes more than `most_bytes`."""
+def inflate(body: bytes, encoding: str, max_bytes: int) -> bytes:
+    """The body before its `Content-Encoding`; never makes more than `max_bytes`."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return body
@@ -40,12 +40,12 @@ def inflate(body: bytes, encoding: str, most_bytes: int) -> bytes:
         )
     stream = zlib.decompressobj(_GZIP_OR_ZLIB)
     try:
-        plain = stream.decompress(body, most_bytes + 1)
+        plain = stream.decompress(body, max_bytes + 1)
     except zlib.error as error:
         raise MalformedBodyError(f"the body is not {encoding}: {error}") from error
-    if len(plain) > most_bytes:
+    if len(plain) > max_bytes:
         raise OversizedBodyError(
-            f"the decompressed body has more bytes than {most_bytes}, the most at a time"
+            f"the decompressed body has more bytes than {max_bytes}, the most at a time"
         )
     if not stream.eof or stream.unused_data:
         found = "goes on behind" if stream.eof else "stops before"
