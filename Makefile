@@ -17,9 +17,7 @@ serve: $(VENV)/.core ## serve the embedded model on http://127.0.0.1:8000
 setup: $(VENV)/.all ## create .venv with all that running, training, testing and benchmarking need
 
 test: lint ## lint, types and all tests: what CI runs
-	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/service/routes/test_schemathesis.py
-	@# Its tests share one name, of which xdist would run the first only.
-	$(BIN)/python -m pytest tests/service/routes/test_schemathesis.py
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.all ## ruff and mypy
 	$(BIN)/ruff check .
