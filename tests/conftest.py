@@ -23,13 +23,6 @@ settings.load_profile("fixed")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests that schemathesis makes ids of their own: xdist runs one test an id."""
-    for item in items:
-        if item.parent is not None and not item.nodeid.endswith(item.name):
-            item._nodeid = f"{item.parent.nodeid}::{item.name}"
-
-
 @pytest.fixture(scope="session")
 def drawn_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of four drawn classes; read only."""
