@@ -1,24 +1,14 @@
 """The application without a server: what only shows from inside."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
 from service.app import create_app
 from service.settings import Settings
-from tests.service.routes.test_classify import problem_of
-
-
-@asynccontextmanager
-async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-        yield client
+from tests.support.clients import client_of, problem_of
 
 
 @pytest.mark.parametrize(

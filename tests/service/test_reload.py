@@ -14,8 +14,8 @@ import pytest
 
 from service.engine import write_bundle
 from tests import bundles
-from tests.service.pool.test_operations import IMPATIENT, until, workers_of
-from tests.support.processes import DEADLINE_SECONDS, Server, children_of
+from tests.support.overload import IMPATIENT
+from tests.support.processes import DEADLINE_SECONDS, Server, children_of, until, workers_of
 from tests.support.publishing import (
     MANIFEST,
     N_VERSIONS,

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -109,3 +111,16 @@ class Server:
                 self.url = match[1]
                 self._is_ready.set()
         self._is_ready.set()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Look again and again, but not for ever."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def workers_of(server: Server) -> list[int]:
+    """The processes below the fork server; none while all of them are being replaced."""
+    return [pid for child in children_of(server.process.pid) for pid in children_of(child)]

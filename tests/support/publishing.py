@@ -14,8 +14,7 @@ import httpx
 
 from service.engine import Bundle, Probe, write_bundle
 from tests import bundles, pictures
-from tests.service.pool.test_operations import workers_of
-from tests.support.processes import DEADLINE_SECONDS, Server
+from tests.support.processes import DEADLINE_SECONDS, Server, workers_of
 
 PNG = pictures.png()
 TENSORS, MANIFEST = "tensors.safetensors", "manifest.json"

@@ -23,8 +23,8 @@ from service.app import create_app
 from service.engine import Engine
 from service.settings import Settings
 from tests import bundles, pictures
-from tests.service.pool.test_operations import ONE_WORKER, fill, until, workers_of
-from tests.support.processes import DEADLINE_SECONDS, ROOT, Server
+from tests.support.overload import ONE_WORKER, fill
+from tests.support.processes import DEADLINE_SECONDS, ROOT, Server, until, workers_of
 
 PNG, JPEG = pictures.png(), pictures.jpeg(pictures.disc())
 BROKEN = pictures.truncated_jpeg()

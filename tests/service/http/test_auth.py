@@ -14,10 +14,8 @@ from service.errors import SettingsError
 from service.http.auth import Keys, read_keys
 from service.settings import Settings, load_settings
 from tests import pictures
-from tests.service.pool.test_operations import until
-from tests.service.routes.test_classify import problem_of
-from tests.service.test_app import client_of
-from tests.support.processes import Server, children_of, environment
+from tests.support.clients import client_of, problem_of
+from tests.support.processes import Server, children_of, environment, until
 
 PNG = pictures.png()
 FIRST, SECOND, FILED = "first-key-0123456789", "second-key-!#$%&/()", "filed-key-9876543210"

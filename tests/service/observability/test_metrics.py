@@ -18,9 +18,8 @@ from service.app import create_app
 from service.engine import STAGES, Engine
 from service.settings import Settings
 from tests import pictures
-from tests.service.pool.test_operations import until, workers_of
-from tests.service.test_app import client_of
-from tests.support.processes import Server
+from tests.support.clients import client_of
+from tests.support.processes import Server, until, workers_of
 
 PNG = pictures.png()
 DURATION = re.compile(r"([a-z]+);dur=(\d+(?:\.\d+)?(?:e-\d+)?)")

@@ -18,7 +18,7 @@ from service.engine import STAGES
 from service.observability.tracing import Tracing
 from service.settings import Settings
 from tests import pictures
-from tests.service.test_app import client_of
+from tests.support.clients import client_of
 from tests.support.processes import Server, environment
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -1,6 +1,5 @@
 """`POST /v1/classify` over HTTP, every way in and every way to get it wrong."""
 
-import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,31 +9,17 @@ import pytest
 
 from service.engine import Engine
 from tests import bundles, pictures
+from tests.support.clients import DEEP, base64_of, problem_of
 
 PNG = pictures.png()
 JPEG = pictures.jpeg(pictures.disc())
 FORM_TYPE = "application/x-www-form-urlencoded"
-DEEP = b"[" * 100_000 + b"]" * 100_000
 LONG_NUMBER = b'{"image": ' + b"9" * 5000 + b"}"
 
 
 def labels_of(path: Path, data: bytes, top_k: int = 5) -> list[dict[str, object]]:
     ranked = Engine.load(path).classify(data, top_k)
     return [{"label": item.label, "probability": item.probability} for item in ranked]
-
-
-def problem_of(response: httpx.Response, status: int) -> dict[str, object]:
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    problem: dict[str, object] = response.json()
-    assert problem["status"] == status
-    assert problem["error"] == problem["detail"]
-    assert problem["instance"] == response.headers["x-request-id"]
-    return problem
-
-
-def base64_of(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 @pytest.mark.parametrize("content_type", ["image/png", "application/octet-stream", FORM_TYPE, ""])

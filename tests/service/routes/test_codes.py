@@ -12,7 +12,7 @@ import pytest
 
 from service.engine import Engine
 from tests import pictures
-from tests.service.routes.test_classify import DEEP, problem_of
+from tests.support.clients import DEEP, problem_of
 
 JSON = {"content-type": "application/json"}
 

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from tests import bundles
-from tests.service.routes.test_classify import problem_of
+from tests.support.clients import problem_of
 
 
 def test_every_loaded_version_is_listed(client: httpx.Client) -> None:

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from service.app import create_app
 from service.routes.schemas import Problem
 from service.settings import Settings
-from tests.service.routes.test_classify import problem_of
+from tests.support.clients import problem_of
 
 STATUSES = {"200", "400", "404", "408", "413", "415", "422", "429", "431", "503", "504"}
 

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from service.app import create_app
 from service.settings import Settings
 from tests import pictures
-from tests.service.routes.test_classify import base64_of
+from tests.support.clients import base64_of
 from tests.support.processes import Server
 
 

@@ -21,7 +21,7 @@ from service.formats.v2.answers import label_tensors
 from service.formats.v2.requests import RequestedOutput
 from service.formats.v2.tensors import Tensor, join_elements, split_elements
 from tests import bundles, pictures
-from tests.service.routes.test_classify import base64_of, problem_of
+from tests.support.clients import base64_of, problem_of
 from tests.support.processes import Server
 
 INFER = "/v2/models/apples/infer"

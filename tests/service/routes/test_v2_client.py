@@ -18,8 +18,7 @@ from tritonclient.utils import InferenceServerException
 
 from service.engine import Engine
 from tests import bundles, pictures
-from tests.service.pool.test_operations import workers_of
-from tests.support.processes import Server
+from tests.support.processes import Server, workers_of
 
 IMAGES = (pictures.png(), pictures.jpeg(pictures.disc()), pictures.png(pictures.noise(seed=5)))
 DESCRIPTORS = np.random.default_rng(0).random((17, 128)).astype(np.float32)

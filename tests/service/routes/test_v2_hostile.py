@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import pictures
-from tests.service.routes.test_classify import base64_of, problem_of
 from tests.service.routes.test_v2 import INFER, LENGTH, PNG, ROW, Json, descriptors
+from tests.support.clients import base64_of, problem_of
 
 TENSOR = struct.pack("<256f", *[0.25] * 256)
 LARGE = " " * 70_000  # white space that makes a request long enough for a worker
