@@ -37,11 +37,12 @@ class FakeWorker:
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.inbox: deque[Frame] = deque()
         self.loaded: list[Fields] = []
+        self.load_error = load_error
         self.hangs = False
+        self.hangs_on_load = False
         self.was_killed = False
         self.end_takes = 0.0
         self._on_frame = on_frame
-        self._load_error = load_error
         self._calls: dict[int, asyncio.Future[None]] = {}
         self._exit_code = -signal.SIGKILL
 
@@ -77,6 +78,9 @@ class FakeWorker:
         """Do all that takes no test to do: pings and loads, up to the next job."""
         while self.alive and not self.hangs and self.inbox and self._is_control(self.inbox[0]):
             frame = self.inbox.popleft()
+            if frame.kind is Kind.LOAD and self.hangs_on_load:
+                self.hangs = True
+                return
             if frame.job in self._calls:
                 call = self._calls[frame.job]
                 if not call.done():
@@ -113,8 +117,8 @@ class FakeWorker:
 
     async def load(self, fields: Fields) -> None:
         await self._call(Kind.LOAD, fields, LOAD_TIMEOUT)
-        if self._load_error is not None:
-            raise self._load_error
+        if self.load_error is not None:
+            raise self.load_error
         assert fields not in self.loaded
         self.loaded.append(fields)
 
@@ -154,6 +158,7 @@ class FakeWorkers:
         self.start_errors: deque[Exception] = deque()
         self.load_errors: deque[Exception | None] = deque()
         self.start_takes = 0.0
+        self.hang_on_load = False
 
     async def start(self, plan: WorkerPlan, on_frame: FrameHandler) -> FakeWorker:  # noqa: ARG002
         """As `StartWorker`."""
@@ -163,6 +168,7 @@ class FakeWorkers:
             raise self.start_errors.popleft()
         load_error = self.load_errors.popleft() if self.load_errors else None
         worker = FakeWorker(100 + len(self.started), on_frame, load_error)
+        worker.hangs_on_load = self.hang_on_load
         self.started.append(worker)
         return worker
 
