@@ -5,7 +5,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -131,4 +131,5 @@ def stopped(pool: Pool) -> Iterator[list[int]]:
         yield held
     finally:
         for pid in set(held) & set(pids(pool)):
-            send(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # killed a moment ago
+                send(pid, signal.SIGCONT)
