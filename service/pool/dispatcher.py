@@ -202,7 +202,7 @@ class Dispatcher:
         """Nobody waits for it any more: drop it if it is queued, else let it end."""
         if self._take_out(job):
             self.rejections["client-gone"] += 1
-            self._note_progress()
+        self._note_progress()
 
     def _note_progress(self) -> None:
         if not self.accepting and all(

@@ -154,7 +154,7 @@ class WorkerSlot:
         if silence >= _SILENCE_TIMEOUT:
             self.kill(f"it has not answered a ping for {silence:.0f} s")
         else:
-            self._become("silent", f"a ping is unanswered for {silence:.1f} s")
+            self._become("silent", f"a ping has been unanswered for {silence:.1f} s")
             self._events.on_unusable(self)
 
     def _on_frame(self, frame: Frame) -> None:
@@ -222,7 +222,7 @@ class WorkerSlot:
         self._rest()
 
     def _on_failed_start(self, error: Exception) -> None:
-        self._become("waiting", f"it could not start: {error}")
+        self._become("waiting", f"the last start failed: {error}")
         logger.warning("worker %d could not start: %s", self.number, error)
         hopeless = not isinstance(error, WorkerLostError | OSError)
         if not self.first_start.done() and (hopeless or self._failures + 1 >= _MAX_FAILED_STARTS):

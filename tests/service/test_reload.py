@@ -204,7 +204,11 @@ def test_the_last_versions_go_on_when_the_repository_is_empty_or_gone(
 ) -> None:
     (repository / "tiny").rename(repository / ".tiny")
     hang_up(server)
-    until(lambda: any("nothing is left; everything loaded is still served" in line for line in server.log))
+    until(
+        lambda: any(
+            "nothing is left; everything loaded is still served" in line for line in server.log
+        )
+    )
     away = repository.rename(repository.with_name("away"))
     hang_up(server)
     until(lambda: any("cannot be read" in line for line in server.log))

@@ -4,19 +4,23 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
+from service.engine import Engine
 from service.pool.pool import Pool
+from service.pool.state import WorkerState
 from service.repository import ModelKey, Repository
 from service.settings import load_settings
 from tests.support import pictures
-from tests.support.processes import children_of
+from tests.support.processes import DEADLINE_SECONDS, children_of
 
 TINY = ModelKey("tiny", 1)
 PNG = pictures.png()
-PATIENCE_SECONDS = 60
+
+Value = TypeVar("Value")
 
 
 @asynccontextmanager
@@ -24,7 +28,7 @@ async def running(models: Path, **settings: int) -> AsyncIterator[Pool]:
     """A started pool that leaves no process behind."""
     before = children_of(os.getpid())
     pool = Pool(load_settings(models=models, **settings), Repository.load(models).models)
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(DEADLINE_SECONDS):
         try:
             await pool.start()
             yield pool
@@ -33,15 +37,52 @@ async def running(models: Path, **settings: int) -> AsyncIterator[Pool]:
             assert children_of(os.getpid()) == before
 
 
+class SharedPool:
+    """One running pool for several tests, each of which leaves it ready for the next."""
+
+    def __init__(self, runner: asyncio.Runner, pool: Pool) -> None:
+        self._runner = runner
+        self._pool = pool
+
+    def run(self, test: Callable[[Pool], Coroutine[Any, Any, Value]]) -> Value:
+        """Run a test with the pool, and wait until all workers are ready again."""
+        return self._runner.run(self._run(test))
+
+    async def _run(self, test: Callable[[Pool], Coroutine[Any, Any, Value]]) -> Value:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            value = await test(self._pool)
+            await until(lambda: all_ready(self._pool))
+            return value
+
+
+@contextmanager
+def shared_pool(models: Path, **settings: int) -> Iterator[SharedPool]:
+    """A pool that runs until the end of the block; its loop runs only during tests."""
+    before = children_of(os.getpid())
+    with asyncio.Runner() as runner:
+        pool = runner.run(_started(models, **settings))
+        try:
+            yield SharedPool(runner, pool)
+        finally:
+            runner.run(pool.stop())
+    assert children_of(os.getpid()) == before
+
+
+async def _started(models: Path, **settings: int) -> Pool:
+    pool = Pool(load_settings(models=models, **settings), Repository.load(models).models)
+    await pool.start()
+    return pool
+
+
 async def until(condition: Callable[[], bool]) -> None:
-    """Look again and again; the time limit is that of `running`."""
+    """Look again and again; the time limit is that of the running pool."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0.005)
 
 
-async def classify(pool: Pool, timeout: float | None = None) -> str:
-    outcome = await pool.classify(TINY, PNG, 1, timeout)
-    return best_label(outcome.value)
+async def classify(pool: Pool, model: ModelKey = TINY) -> str:
+    """The best label of a small image."""
+    return best_label((await pool.classify(model, PNG, 1)).value)
 
 
 def best_label(written: bytes) -> str:
@@ -49,15 +90,30 @@ def best_label(written: bytes) -> str:
     return label
 
 
-async def submit(pool: Pool, timeout: float | None = None) -> "asyncio.Task[str]":
+def expected_label(models: Path) -> str:
+    """What `classify` must answer."""
+    return Engine.load(models / "tiny" / "1").classify(PNG, 1)[0].label
+
+
+async def submit(pool: Pool) -> "asyncio.Task[str]":
     """A job that has reached the queue or a worker."""
-    task = asyncio.create_task(classify(pool, timeout))
+    task = asyncio.create_task(classify(pool))
     await asyncio.sleep(0)
     return task
 
 
 def pids(pool: Pool) -> list[int]:
     return [worker.pid for worker in pool.state().workers if worker.pid is not None]
+
+
+def all_ready(pool: Pool) -> bool:
+    return not pool.state().obstacles()
+
+
+def the_busy(pool: Pool) -> WorkerState:
+    """The one worker that is busy."""
+    (worker,) = (worker for worker in pool.state().workers if worker.state == "busy")
+    return worker
 
 
 def send(pid: int | None, number: signal.Signals) -> None:
@@ -75,4 +131,5 @@ def stopped(pool: Pool) -> Iterator[list[int]]:
         yield held
     finally:
         for pid in set(held) & set(pids(pool)):
-            send(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # killed a moment ago
+                send(pid, signal.SIGCONT)

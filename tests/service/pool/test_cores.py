@@ -1,11 +1,15 @@
-"""Which cores may be used, and who gets them."""
+"""Which cores may be used, and which of them workers and the event loop get."""
 
 import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from service.pool.cores import cpu_quota, deal, usable_cores
+from service.pool import cores
+from service.pool.cores import Placement, allowed_cores, cpu_quota, stay_on, usable_cores
 
 
 def write(folder: Path, **files: str) -> None:
@@ -19,10 +23,54 @@ def membership(tmp_path: Path) -> Path:
     return tmp_path / "membership"
 
 
-def test_usable_cores_are_allowed_ones() -> None:
-    cores = usable_cores()
-    assert cores
-    assert set(cores) <= os.sched_getaffinity(0)
+def on_one_core(ask: Callable[[], tuple[int, ...]]) -> tuple[int, tuple[int, ...]]:
+    """The last core that we may use, and what `ask` answers in a thread that is kept to it."""
+    last = max(os.sched_getaffinity(0))
+
+    def keep_and_ask() -> tuple[int, ...]:
+        stay_on([last])
+        return ask()
+
+    # The mask belongs to the thread: ours stays as it is.
+    with ThreadPoolExecutor(1) as thread:
+        return last, thread.submit(keep_and_ask).result()
+
+
+def test_allowed_cores_are_those_of_the_mask() -> None:
+    last, allowed = on_one_core(allowed_cores)
+    assert allowed == (last,)
+
+
+def test_usable_cores_are_those_of_the_mask_without_a_quota(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, membership: Path
+) -> None:
+    monkeypatch.setattr(cores, "cpu_quota", partial(cpu_quota, membership, tmp_path))
+    last, usable = on_one_core(usable_cores)
+    assert usable == (last,)
+
+
+@pytest.mark.parametrize(
+    ("quota", "usable"),
+    [("250000", (1, 3)), ("100000", (1,)), ("20000", (1,)), ("900000", (1, 3, 5, 7))],
+)
+def test_a_quota_leaves_its_whole_part_of_the_mask_and_at_least_one_core(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    membership: Path,
+    quota: str,
+    usable: tuple[int, ...],
+) -> None:
+    membership.write_text("0::/service\n")
+    write(tmp_path / "service", cpu_max=f"{quota} 100000")
+    monkeypatch.setattr(cores, "cpu_quota", partial(cpu_quota, membership, tmp_path))
+    monkeypatch.setattr(cores, "allowed_cores", lambda: (1, 3, 5, 7))
+    assert usable_cores() == usable
+
+
+def test_a_core_that_is_not_ours_is_asked_for_in_vain() -> None:
+    before = os.sched_getaffinity(0)
+    stay_on([4_000])
+    assert os.sched_getaffinity(0) == before
 
 
 @pytest.mark.parametrize(
@@ -66,7 +114,7 @@ def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "workers", "threads", "shares"),
+    ("usable", "workers", "threads", "shares"),
     [
         ((0, 1), 2, 1, ((0,), (1,))),
         ((2, 3, 5, 7), 2, 2, ((2, 3), (5, 7))),
@@ -75,7 +123,38 @@ def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
         ((0, 1), 1, 4, ((0, 1),)),
     ],
 )
-def test_cores_are_dealt_out_in_turn(
-    cores: tuple[int, ...], workers: int, threads: int, shares: tuple[tuple[int, ...], ...]
+def test_workers_get_cores_in_turn(
+    usable: tuple[int, ...], workers: int, threads: int, shares: tuple[tuple[int, ...], ...]
 ) -> None:
-    assert deal(cores, workers, threads) == shares
+    assert Placement.on(usable, usable, workers, threads).workers == shares
+
+
+@pytest.mark.parametrize(
+    ("usable", "threads", "shares"),
+    [
+        ((0, 1, 2), 1, ((0,), (1,), (2,))),
+        ((0, 1, 2), 2, ((0, 1),)),
+        ((0, 1), 4, ((0, 1),)),
+    ],
+)
+def test_there_are_as_many_workers_as_fit_unless_a_number_is_given(
+    usable: tuple[int, ...], threads: int, shares: tuple[tuple[int, ...], ...]
+) -> None:
+    assert Placement.on(usable, usable, None, threads).workers == shares
+
+
+def test_the_event_loop_keeps_to_cores_without_a_worker() -> None:
+    assert Placement.on((0, 1), (0, 1, 2, 3), 1, 1).front_end == (1, 2, 3)
+
+
+def test_the_event_loop_shares_the_last_core_if_every_core_has_a_worker() -> None:
+    assert Placement.on((0, 1, 2), (0, 1, 2), None, 1).front_end == (2,)
+
+
+def test_all_workers_have_each_of_their_cores_once() -> None:
+    assert Placement.on((2, 0, 1), (0, 1, 2), 2, 2).all_workers == (0, 1, 2)
+
+
+def test_the_placement_of_this_process_is_on_its_usable_cores() -> None:
+    expected = Placement.on(usable_cores(), allowed_cores(), 2, 1)
+    assert Placement.of(2, 1) == expected

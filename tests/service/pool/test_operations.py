@@ -1,168 +1,298 @@
-"""The pool as operators and clients see it: probes, signals and answers of a real server."""
+"""Every operation of a worker, in this process, against the bare engine."""
 
-import os
-import signal
-import socket
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import io
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-import httpx
+import numpy as np
 import pytest
 
-from service.pool.cores import usable_cores
-from tests.support.clients import problem_of
-from tests.support.overload import IMPATIENT, ONE_WORKER, PNG, fill, post
-from tests.support.processes import (
-    DEADLINE_SECONDS,
-    Server,
-    children_of,
-    environment,
-    until,
-    workers_of,
+from service.engine import Engine, ImageLimits
+from service.engine.arrays import Float32Array
+from service.engine.classifier import probabilities
+from service.pool.frames import Frame, Kind, reported_error
+from service.pool.operations import Operations, WorkLimits, written_tensors
+from tests.support import bundles, pictures
+from tests.support.clients import base64_of
+
+PNG = pictures.png()
+JPEG = pictures.jpeg(pictures.disc(90, 70))
+LIMITS = WorkLimits(ImageLimits(), max_images=3, max_descriptors=50)
+KEY = {"name": "tiny", "version": 1}
+NUMBER = 7
+
+
+class Worker:
+    """Operations with the version `tiny` 1 loaded, and the engine to compare with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.engine = Engine.load(folder)
+        self.operations = Operations(1, LIMITS)
+        digest = self.engine.manifest.digest
+        assert self.ask(Kind.LOAD, path=str(folder), digest=digest).kind is Kind.DONE
+
+    def ask(self, kind: Kind, body: bytes = b"", **fields: object) -> Frame:
+        """The frame that answers."""
+        answer = self.operations.answer(Frame(kind, NUMBER, {**KEY, **fields}, body))
+        assert answer.job == NUMBER
+        return answer
+
+    def done(self, kind: Kind, body: bytes = b"", **fields: object) -> Frame:
+        """The frame of an operation that went well; it has taken some time."""
+        answer = self.ask(kind, body, **fields)
+        assert answer.kind is Kind.DONE, answer.fields
+        assert answer.fields["seconds"] >= sum(answer.fields["stages"].values()) >= 0
+        return answer
+
+    def error(self, kind: Kind, body: bytes = b"", **fields: object) -> str:
+        """The error of an operation that did not, by its class and its message."""
+        answer = self.ask(kind, body, **fields)
+        assert answer.kind is Kind.FAILED
+        assert answer.body == b""
+        error = reported_error(answer)
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.fixture(scope="module")
+def worker(models: Path) -> Worker:
+    return Worker(models / "tiny" / "1")
+
+
+def descriptors(count: int) -> Float32Array:
+    return np.random.default_rng(count).random((count, 128)).astype(np.float32)
+
+
+def stages_of(answer: Frame) -> set[str]:
+    return set(answer.fields["stages"])
+
+
+# -- Versions ---------------------------------------------------------------------------------
+
+
+def test_a_ping_is_answered_without_a_version() -> None:
+    answer = Operations(1, LIMITS).answer(Frame(Kind.PING, NUMBER, {}))
+    assert (answer.kind, answer.job, answer.body) == (Kind.DONE, NUMBER, b"")
+
+
+def test_a_version_that_was_unloaded_is_unknown_and_may_be_unloaded_again(models: Path) -> None:
+    worker = Worker(models / "tiny" / "1")
+    for _ in range(2):
+        worker.done(Kind.UNLOAD)
+    assert worker.error(Kind.CLASSIFY, PNG, top_k=1) == (
+        "UnknownModelError: version 1 of model 'tiny' is no longer loaded"
+    )
+
+
+def test_versions_are_loaded_beside_each_other(models: Path) -> None:
+    worker = Worker(models / "tiny" / "1")
+    other = Engine.load(models / "apples" / "2")
+    key = {"name": "apples", "version": 2}
+    path = str(models / "apples" / "2")
+    worker.done(Kind.LOAD, path=path, digest=other.manifest.digest, **key)
+    for engine, fields in ((worker.engine, KEY), (other, key)):
+        answer = worker.done(Kind.CLASSIFY, PNG, top_k=4, **fields)
+        assert json.loads(answer.body) == list(map(asdict, engine.classify(PNG, 4)))
+
+
+def test_a_version_with_another_digest_is_not_loaded(models: Path) -> None:
+    operations, path = Operations(1, LIMITS), str(models / "tiny" / "1")
+    fields = {**KEY, "path": path, "digest": "0" * 64}
+    answer = operations.answer(Frame(Kind.LOAD, NUMBER, fields))
+    assert "it was replaced after it was published" in str(reported_error(answer))
+    answer = operations.answer(Frame(Kind.CLASSIFY, NUMBER, {**KEY, "top_k": 1}, PNG))
+    assert "no longer loaded" in str(reported_error(answer))
+
+
+def test_a_version_with_other_probes_is_not_loaded(tmp_path: Path) -> None:
+    folder = bundles.write_model_with_wrong_probes(tmp_path)
+    fields = {**KEY, "path": str(folder), "digest": ""}
+    answer = Operations(1, LIMITS).answer(Frame(Kind.LOAD, NUMBER, fields))
+    assert "probe 0 scores differ" in str(reported_error(answer))
+
+
+# -- /v1 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("image", [PNG, JPEG])
+@pytest.mark.parametrize("top_k", [1, 3, 99])
+def test_labels_are_those_of_the_engine(worker: Worker, image: bytes, top_k: int) -> None:
+    answer = worker.done(Kind.CLASSIFY, image, top_k=top_k)
+    assert json.loads(answer.body) == list(map(asdict, worker.engine.classify(image, top_k)))
+    assert stages_of(answer) == {"decode", "sift", "coding", "pooling", "classifier"}
+
+
+@pytest.mark.parametrize(
+    ("image", "error"),
+    [
+        (b"no image", "UnsupportedImageError: "),
+        (b"", "EmptyImageError: "),
+        (pictures.truncated_jpeg(), "BrokenImageError: "),
+        (pictures.png_header(8_000, 9_000), "OversizedImageError: "),
+    ],
 )
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-
-
-@pytest.fixture
-def small_server(models: Path) -> Iterator[Server]:
-    """One worker and a queue for one."""
-    with Server("--models", str(models), *ONE_WORKER) as running:
-        yield running
-
-
-@pytest.fixture
-def clients() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as executor:
-        yield executor
-
-
-@pytest.mark.skipif(len(usable_cores()) < 2, reason="needs two cores, one is allowed here")
-def test_the_front_leaves_the_core_of_a_lone_worker_alone(small_server: Server) -> None:
-    (worker,) = workers_of(small_server)
-    front = os.sched_getaffinity(small_server.process.pid)
-    assert front == os.sched_getaffinity(0) - os.sched_getaffinity(worker)
-
-
-def test_a_full_queue_is_answered_429_and_who_waits_is_answered(
-    small_server: Server, clients: ThreadPoolExecutor
+def test_an_image_that_is_none_is_answered_with_its_error(
+    worker: Worker, image: bytes, error: str
 ) -> None:
-    (worker,) = workers_of(small_server)
-    os.kill(worker, signal.SIGSTOP)
-    waiting = fill(small_server, clients)
-    refused = post(small_server)
-    assert "the queue is full" in str(problem_of(refused, 429)["detail"])
-    assert int(refused.headers["retry-after"]) >= 1
-    os.kill(worker, signal.SIGCONT)
-    assert waiting.result().status_code == 200
+    assert worker.error(Kind.CLASSIFY, image, top_k=1).startswith(error)
+    assert worker.error(Kind.INFER_IMAGE, image, outputs=[["label"]]).startswith(error)
 
 
-def test_a_full_queue_is_answered_before_the_body_comes(
-    small_server: Server, clients: ThreadPoolExecutor
+def as_json(rows: Float32Array) -> bytes:
+    return json.dumps({"descriptors": rows.tolist()}).encode()
+
+
+def as_raw(rows: Float32Array) -> bytes:
+    return rows.astype("<f4").tobytes()
+
+
+def as_npy(rows: Float32Array) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, rows)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("count", [0, 1, 16, 50])
+@pytest.mark.parametrize(("source", "form"), [("json", as_json), ("raw", as_raw), ("npy", as_npy)])
+def test_codes_of_descriptors_in_every_form_are_those_of_the_engine(
+    worker: Worker, source: str, form: Callable[[Float32Array], bytes], count: int
 ) -> None:
-    (worker,) = workers_of(small_server)
-    os.kill(worker, signal.SIGSTOP)
-    waiting = fill(small_server, clients)
-    host, port = small_server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
-        connection.sendall(
-            b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Length: 20000000\r\n\r\n"
-        )
-        assert connection.recv(65_536).startswith(b"HTTP/1.1 429 ")
-    os.kill(worker, signal.SIGCONT)
-    assert waiting.result().status_code == 200
+    rows = descriptors(count)
+    answer = worker.done(Kind.WRITE_CODES, form(rows), source=source, target="json")
+    found, expected = json.loads(answer.body), worker.engine.encode(rows)
+    assert found["model"]["digest"] == worker.engine.manifest.digest
+    assert found["leaf_ids"] == expected.leaf_ids.tolist()
+    assert found["atom_ids"] == expected.atom_ids.tolist()
+    assert found["values"] == expected.values.tolist()
+    assert "grid" not in found
+    assert stages_of(answer) == {"coding"}
 
 
-def test_a_client_that_hangs_up_makes_room_in_the_queue(
-    small_server: Server, clients: ThreadPoolExecutor
+def test_codes_of_an_image_are_those_of_its_grid(worker: Worker) -> None:
+    answer = worker.done(Kind.WRITE_CODES, PNG, source="image", target="json")
+    found, grid = json.loads(answer.body), worker.engine.describe(worker.engine.decode(PNG))
+    rows, cols, width = grid.shape
+    assert found["grid"] == {"rows": rows, "cols": cols}
+    expected = worker.engine.encode(grid.reshape(rows * cols, width))
+    assert found["leaf_ids"] == expected.leaf_ids.tolist()
+    assert stages_of(answer) == {"decode", "sift", "coding"}
+
+
+def test_codes_are_written_as_arrays_too(worker: Worker) -> None:
+    rows = descriptors(9)
+    answer = worker.done(Kind.WRITE_CODES, as_raw(rows), source="raw", target="npz")
+    found, expected = np.load(io.BytesIO(bytes(answer.body))), worker.engine.encode(rows)
+    for column in ("leaf_ids", "atom_ids", "values"):
+        np.testing.assert_array_equal(found[column], getattr(expected, column))
+
+
+@pytest.mark.parametrize(
+    ("source", "body", "error"),
+    [
+        ("json", b"{", "MalformedBodyError: "),
+        ("json", b'{"descriptors": [[1, 2]]}', "DescriptorError: "),
+        ("raw", bytes(5), "DescriptorError: "),
+        ("npy", b"no array", "MalformedBodyError: "),
+        ("raw", bytes(51 * 512), "OversizedBodyError: "),
+        ("image", b"no image", "UnsupportedImageError: "),
+    ],
+)
+def test_descriptors_that_are_none_are_answered_with_their_error(
+    worker: Worker, source: str, body: bytes, error: str
 ) -> None:
-    (worker,) = workers_of(small_server)
-    os.kill(worker, signal.SIGSTOP)
-    at_work = clients.submit(post, small_server)
-    # Not by a probe of the same kind, which could take the worker before `at_work` does.
-    until(lambda: "leafcode_workers_busy 1.0" in httpx.get(f"{small_server.url}/metrics").text)
-    host, port = small_server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port))) as leaving:
-        head = f"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Length: {len(PNG)}\r\n\r\n"
-        leaving.sendall(head.encode() + PNG)
-        until(lambda: post(small_server, **IMPATIENT).status_code == 429)
-    until(lambda: post(small_server, **IMPATIENT).status_code == 504)
-    os.kill(worker, signal.SIGCONT)
-    assert at_work.result().status_code == 200
-    assert any("went away" in line for line in small_server.log)
+    found = worker.error(Kind.WRITE_CODES, body, source=source, target="json")
+    assert found.startswith(error)
 
 
-def test_patience_of_a_client_is_answered_504(small_server: Server) -> None:
-    (worker,) = workers_of(small_server)
-    os.kill(worker, signal.SIGSTOP)
-    problem_of(post(small_server, **{"X-Timeout-Ms": "1"}), 504)
-    os.kill(worker, signal.SIGCONT)
-    assert post(small_server).status_code == 200
+# -- Open Inference Protocol --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("patience", ["0", "-1", "soon", "1.5"])
-def test_patience_that_is_no_number_is_refused(client: httpx.Client, patience: str) -> None:
-    response = client.post("/v1/classify", content=PNG, headers={"X-Timeout-Ms": patience})
-    assert "X-Timeout-Ms" in str(problem_of(response, 422)["detail"])
+def test_tensors_of_an_image_are_made_of_the_scores_of_the_engine(worker: Worker) -> None:
+    outputs = [["label"], ["label_id", True], ["probabilities", True], ["label", False, 2]]
+    answer = worker.done(Kind.INFER_IMAGE, PNG, outputs=outputs)
+    label, label_id, chances, ranked = written_tensors(answer)
+    scores, engine = worker.engine.scores(PNG), worker.engine
+    best = int(scores.argmax())
+    assert json.loads(label.data) == engine.labels[best]
+    assert (label_id.shape, np.frombuffer(label_id.data, "<i4").tolist()) == ((1,), [best])
+    expected = probabilities(scores[np.newaxis], engine.config.probability_scale)
+    np.testing.assert_array_equal(
+        np.frombuffer(chances.data, "<f4"), expected.astype(np.float32).ravel()
+    )
+    assert ranked.shape[-1] == 2
+    assert stages_of(answer) == {"decode", "sift", "coding", "pooling", "classifier"}
 
 
-def test_readiness_names_the_worker_while_the_others_serve(models: Path) -> None:
-    with Server("--models", str(models), "--workers", "2") as server:
-        asleep = workers_of(server)[0]
-        os.kill(asleep, signal.SIGSTOP)
-        until(lambda: httpx.get(f"{server.url}/readyz").status_code == 503)
-        detail = str(problem_of(httpx.get(f"{server.url}/readyz"), 503)["detail"])
-        assert detail.startswith("worker ")
-        assert "is silent" in detail
-        assert httpx.get(f"{server.url}/healthz").status_code == 200
-        assert post(server).status_code == 200
-        os.kill(asleep, signal.SIGCONT)
-        until(lambda: httpx.get(f"{server.url}/readyz").status_code == 200)
+@pytest.mark.parametrize("count", [0, 1, 17])
+def test_tensors_of_descriptors_are_the_codes_of_the_engine(worker: Worker, count: int) -> None:
+    rows = descriptors(count)
+    outputs = [["leaf_id", True], ["atom_ids", True], ["values", True]]
+    answer = worker.done(Kind.INFER_DESCRIPTORS, as_raw(rows), outputs=outputs, id="seven")
+    end = answer.fields["header_length"]
+    head, expected = json.loads(bytes(answer.body[:end])), worker.engine.encode(rows)
+    assert (head["id"], head["model_name"], head["model_version"]) == ("seven", "tiny", "1")
+    columns = (expected.leaf_ids, expected.atom_ids, expected.values)
+    assert bytes(answer.body[end:]) == b"".join(column.tobytes() for column in columns)
+    assert stages_of(answer) == {"coding"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_the_whole_group_finishes_what_was_accepted(
-    small_server: Server, clients: ThreadPoolExecutor, number: signal.Signals
+def request(name: str, data: list[Any], shape: list[int], **members: object) -> bytes:
+    datatype = "BYTES" if name == "image" else "FP32"
+    tensor = {"name": name, "datatype": datatype, "shape": shape, "data": data}
+    return json.dumps({"inputs": [tensor], **members}).encode()
+
+
+def test_a_request_in_json_with_descriptors_is_answered_with_their_codes(worker: Worker) -> None:
+    rows = descriptors(2)
+    body = request("descriptors", rows.tolist(), [2, 128], id="nine")
+    answer = worker.done(Kind.INFER_JSON, body, accepted=time.monotonic())
+    found = json.loads(bytes(answer.body))
+    assert found["id"] == "nine"
+    data = {output["name"]: output["data"] for output in found["outputs"]}
+    assert data["leaf_id"] == worker.engine.encode(rows).leaf_ids.tolist()
+
+
+def test_a_request_in_json_with_images_adds_up_the_stages_of_all(worker: Worker) -> None:
+    body = request("image", [base64_of(PNG), base64_of(JPEG)], [2])
+    answer = worker.done(Kind.INFER_JSON, body, accepted=time.monotonic())
+    data = {output["name"]: output["data"] for output in json.loads(bytes(answer.body))["outputs"]}
+    best = [worker.engine.classify(image, 1)[0].label for image in (PNG, JPEG)]
+    assert data["label"] == best
+    assert stages_of(answer) == {"decode", "sift", "coding", "pooling", "classifier"}
+
+
+def test_an_image_of_a_request_in_json_that_is_none_is_named(worker: Worker) -> None:
+    body = request("image", [base64_of(PNG), base64_of(b"no image")], [2])
+    error = worker.error(Kind.INFER_JSON, body, accepted=time.monotonic())
+    assert error.startswith("UnsupportedImageError: ")
+    assert "1" in error
+
+
+def test_a_request_in_json_may_hold_no_more_than_the_limits_say(worker: Worker) -> None:
+    body = request("image", [base64_of(PNG)] * 4, [4])
+    error = worker.error(Kind.INFER_JSON, body, accepted=time.monotonic())
+    assert error.startswith("OversizedBodyError: ")
+
+
+def test_a_request_in_json_whose_own_timeout_is_over_is_not_worked_on(worker: Worker) -> None:
+    rows = descriptors(1)
+    body = request("descriptors", rows.tolist(), [1, 128], parameters={"timeout": 1_000})
+    error = worker.error(Kind.INFER_JSON, body, accepted=time.monotonic() - 3_600)
+    assert error.startswith("DeadlineError: there was no answer after 3.6e+03 s")
+
+
+# -- Errors of our own --------------------------------------------------------------------------
+
+
+def test_an_error_of_our_own_is_logged_and_crosses_without_its_text(
+    worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (worker,) = workers_of(small_server)
-    os.kill(worker, signal.SIGSTOP)
-    waiting = fill(small_server, clients)
-    processes = [*children_of(small_server.process.pid), small_server.process.pid]
-    for pid in processes:
-        os.kill(pid, number)
-    os.kill(worker, signal.SIGCONT)
-    assert waiting.result().status_code == 200
-    assert small_server.process.wait(DEADLINE_SECONDS) == 0
-    assert not any(map(is_alive, processes))
-    assert "Traceback" not in "".join(small_server.log)
-
-
-def test_a_killed_service_leaves_no_process_behind(models: Path) -> None:
-    with Server("--models", str(models), "--workers", "2") as server:
-        processes = children_of(server.process.pid)
-        assert len(processes) == 3
-        # A worker that cannot notice by itself.
-        os.kill(processes[-1], signal.SIGSTOP)
-        server.stop(signal.SIGKILL)
-        until(lambda: not any(map(is_alive, processes)))
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_start_that_compiles_says_so_and_can_be_interrupted(
-    models: Path, tmp_path: Path, number: signal.Signals, code: int
-) -> None:
-    with Server(
-        "--models", str(models), env=environment(NUMBA_CACHE_DIR=str(tmp_path)), wait=False
-    ) as server:
-        until(lambda: any("compiling the kernels, once" in line for line in server.log))
-        processes = children_of(server.process.pid)
-        assert len(processes) == 1
-        assert server.stop(number) == code
-        assert not any(map(is_alive, processes))
-        assert "Traceback" not in "".join(server.log)
+    with caplog.at_level(logging.ERROR):
+        error = worker.error(Kind.CLASSIFY, PNG)  # without the field top_k
+    assert error.startswith("RuntimeError: a worker failed unexpectedly")
+    assert "the operation CLASSIFY" in caplog.text
+    assert "top_k" in caplog.text

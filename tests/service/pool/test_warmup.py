@@ -1,10 +1,15 @@
 """After warming up, no request waits for the compiler."""
 
+import logging
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
-from tests.support.processes import environment, run
+import pytest
+
+from service.pool import warmup
+from tests.support.processes import DEADLINE_SECONDS, environment, run
 
 # In a process of its own, because other tests call kernels with types of their own.
 REQUESTS_AFTER_WARMING = """
@@ -12,7 +17,7 @@ import importlib, json, pkgutil, sys
 from service.engine import ImageLimits, kernels
 from service.pool.warmup import run_every_kernel
 from service.pool.frames import Frame, Kind
-from service.pool.worker import Desk, Plan
+from service.pool.operations import Operations, WorkLimits
 from tests.support import pictures
 
 def signatures():
@@ -25,24 +30,24 @@ def signatures():
 
 def ask(kind, body=b"", **fields):
     frame = Frame(kind, 1, {"name": "tiny", "version": 1, **fields}, body)
-    assert desk.answer(frame).kind is Kind.DONE
+    assert operations.answer(frame).kind is Kind.DONE
 
 assert not any(signatures().values())
 run_every_kernel()
 before = signatures()
-desk = Desk(Plan(0, (0,), 1, ImageLimits(), 100))
+operations = Operations(1, WorkLimits(ImageLimits(), 10, 100))
 with open(sys.argv[1] + "/manifest.json") as manifest:
     ask(Kind.LOAD, path=sys.argv[1], digest=json.load(manifest)["digest"])
 for data in (pictures.png(), pictures.jpeg(pictures.disc(200, 300)),
              pictures.png(pictures.noise(20, 20))):
     ask(Kind.CLASSIFY, data, top_k=5)
-    ask(Kind.SCORES, data)
+    ask(Kind.INFER_IMAGE, data, outputs=[["probabilities"]])
     ask(Kind.WRITE_CODES, data, source="image", target="npz")
 for n in (0, 1, 2, 40):
     text = json.dumps({"descriptors": [[0.5] * 128] * n}).encode()
     ask(Kind.WRITE_CODES, text, source="json", target="json")
     ask(Kind.WRITE_CODES, bytes(n * 512), source="raw", target="npz")
-    ask(Kind.ENCODE, bytes(n * 512), shape=[n, 128])
+    ask(Kind.INFER_DESCRIPTORS, bytes(n * 512), outputs=[["values", True]], id=None)
 # Training walks the tree by itself, which serving does not.
 cold = {name for name, count in before.items() if not count}
 assert cold <= {"service.engine.kernels.tree.walk"}, cold
@@ -54,13 +59,34 @@ def test_requests_compile_nothing_after_warming(models: Path) -> None:
     subprocess.run(
         [sys.executable, "-c", REQUESTS_AFTER_WARMING, str(models / "tiny" / "1")],
         check=True,
-        timeout=120,
+        timeout=DEADLINE_SECONDS,
         env=environment(),
     )
 
 
-def test_warming_with_an_empty_cache_says_so_while_it_compiles(tmp_path: Path) -> None:
-    ended = run("warm", env=environment(NUMBA_CACHE_DIR=str(tmp_path)))
+def test_warming_that_takes_long_says_so_while_it_compiles(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = threading.Event()
+    monkeypatch.setattr(warmup.logger, "info", lambda *_: said.set())
+    monkeypatch.setattr(warmup, "_NOTICE_AFTER", 0.0)
+    monkeypatch.setattr(warmup, "run_every_kernel", lambda: said.wait(DEADLINE_SECONDS))
+    with caplog.at_level(logging.INFO):
+        warmup.warm()
+    assert said.is_set()
+    assert "kernels ready after" in caplog.text
+
+
+def test_a_process_that_has_warmed_up_may_fork_for_it_has_no_other_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warmup, "run_every_kernel", lambda: None)
+    before = threading.active_count()
+    warmup.warm()
+    assert threading.active_count() == before
+
+
+def test_the_command_warms_and_says_how_long_it_took() -> None:
+    ended = run("warm")
     assert ended.returncode == 0
-    assert b"compiling the kernels, once for this machine" in ended.stderr
     assert b"kernels ready after" in ended.stdout
