@@ -22,6 +22,7 @@ from service.errors import (
     SlowBodyError,
     UnsupportedBodyError,
 )
+from service.http.progress import progress_of
 from service.observability.request_record import record_of
 from service.settings import Settings
 
@@ -119,16 +120,23 @@ class _LimitedBody:
             # Before the first read: a client that asked "Expect: 100-continue" never sends.
             self._check_headers()
             self._begun = True
-        message = await self._timely()
+        progress = progress_of(self._scope)
+        if progress is not None and progress.received:
+            message = await self._receive()  # from memory, so that nothing can take long
+        else:
+            message = await self._timely()
         self._complete = not message.get("more_body", False)
         self._count(len(message.get("body", b"")))
         return message
 
     def _check_headers(self) -> None:
-        headers = dict(self._scope["headers"])
-        stated = headers.get(b"content-length", b"")
-        self._check_size(int(stated) if stated.isdigit() else 0)
-        encoding = headers.get(b"content-encoding", b"").strip().lower()
+        for name, value in self._scope["headers"]:
+            if name == b"content-length" and value.isdigit():
+                self._check_size(int(value))
+            elif name == b"content-encoding":
+                self._check_encoding(value.strip().lower())
+
+    def _check_encoding(self, encoding: bytes) -> None:
         decompressed_later = self._scope.get("path", "").startswith(_COMPRESSED_PATHS)
         if encoding not in (b"", b"identity") and not decompressed_later:
             # So that no body can be larger than it looks.

@@ -16,8 +16,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.engine import LeafcodeError
 from service.errors import InvalidRequestError, OversizedHeadersError, SlowHeadersError
-from service.http.disconnect import ClientPresence
 from service.http.problems import answer, describe, reason
+from service.http.progress import RequestProgress
 from service.observability.metrics import Metrics
 
 __all__ = ["HeaderLimits", "LimitedProtocol"]
@@ -47,9 +47,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._in_headers = False
         self._head_bytes = 0
+        self._chunk_bytes = 0
         self._mixed = False
         self._rejection: LeafcodeError | None = None
-        self._client: ClientPresence | None = None
+        self._progress: RequestProgress | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The first request may take as long as any other to come."""
@@ -61,12 +62,13 @@ class LimitedProtocol(HttpToolsProtocol):
         """Tell the request at work that its client is gone."""
         self._disarm()
         super().connection_lost(exc)
-        if self._client is not None:
-            self._client.leave()
+        if self._progress is not None:
+            self._progress.leave()
 
     def data_received(self, data: bytes) -> None:
         """Parse, then look at what is still missing."""
         self._mixed = False
+        self._chunk_bytes = len(data)
         super().data_received(data)
         if self.transport.is_closing():
             return
@@ -88,24 +90,12 @@ class LimitedProtocol(HttpToolsProtocol):
         self._in_headers, self._head_bytes = True, 0
         self._disarm()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Reject more headers than anyone needs."""
-        super().on_header(name, value)
-        if len(self.headers) > _MAX_HEADERS:
-            self._rejection = OversizedHeadersError(
-                f"the request has more than {_MAX_HEADERS} headers, the most allowed"
-            )
-            raise self._rejection
-
     def on_headers_complete(self) -> None:
         """A request whose headers are in order starts."""
-        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        if size > self._limits.max_bytes:
-            self._rejection = self._oversized()
-            raise self._rejection
+        self._check_headers()
         self._in_headers = False
         self._disarm()
-        before, self._client = self.cycle, ClientPresence(cast("Scope", self.scope))
+        before, self._progress = self.cycle, RequestProgress(cast("Scope", self.scope))
         super().on_headers_complete()
         # The answer to HEAD has nothing that could follow its headers.
         if self.cycle is not None and self.cycle is not before and self.scope["method"] != "HEAD":
@@ -114,11 +104,28 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """A request ends; what follows it is another one's."""
         self._mixed = True
+        if self._progress is not None:
+            self._progress.received = True
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """What the parser could not read, or what a callback rejected."""
         self._reject(self._rejection or InvalidRequestError(msg.rstrip(".").lower()))
+
+    def _check_headers(self) -> None:
+        """Reject more headers, or more bytes of them, than allowed."""
+        if len(self.headers) > _MAX_HEADERS:
+            self._rejection = OversizedHeadersError(
+                f"the request has more than {_MAX_HEADERS} headers, the most allowed"
+            )
+            raise self._rejection
+        # Counted only if more than that came in all: most requests are small, body included.
+        if self._head_bytes + self._chunk_bytes <= self._limits.max_bytes:
+            return
+        size = len(self.url) + sum([len(name) + len(value) for name, value in self.headers])
+        if size > self._limits.max_bytes:
+            self._rejection = self._oversized()
+            raise self._rejection
 
     def _oversized(self) -> OversizedHeadersError:
         return OversizedHeadersError(

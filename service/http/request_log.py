@@ -56,7 +56,7 @@ class RequestLog:
                 message["headers"] = [
                     *message.get("headers", ()),
                     (b"x-request-id", record.request_id.encode()),
-                    (b"server-timing", _server_timing(record, time.perf_counter() - start)),
+                    (b"server-timing", record.server_timing(time.perf_counter() - start)),
                 ]
             else:
                 record.bytes_out += len(message.get("body", b""))
@@ -95,11 +95,6 @@ def _request_id(scope: Scope) -> str:
 def _route(scope: Scope) -> str:
     """The template of the route that answered; one word for all that none did."""
     return getattr(scope.get("route"), "path", "none")
-
-
-def _server_timing(record: RequestRecord, seconds: float) -> bytes:
-    stages = record.milliseconds(seconds)
-    return ", ".join([f"{stage};dur={value}" for stage, value in stages.items()]).encode()
 
 
 def _log(scope: Scope, route: str, record: RequestRecord, seconds: float) -> None:

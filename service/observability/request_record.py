@@ -42,6 +42,11 @@ class RequestRecord:
         """Time by stage, and in all: `total` seconds have passed since the first byte."""
         return {**self.stages, "total": round(total * 1e3, 3)}
 
+    def server_timing(self, total: float) -> bytes:
+        """The same as the value of the header `Server-Timing`."""
+        stages = "".join([f"{stage};dur={value}, " for stage, value in self.stages.items()])
+        return f"{stages}total;dur={total * 1e3:.3f}".encode()
+
 
 def observe(scope: Scope, model: Manifest, *jobs: Timings) -> None:
     """Report the model of a request, and the timings of its jobs when they are done.
@@ -72,6 +77,9 @@ def open_record(scope: Scope, request_id: str) -> RequestRecord:
 
 
 def _milliseconds(jobs: Sequence[Timings]) -> dict[str, float]:
+    if len(jobs) == 1:
+        seconds = {"queue": jobs[0].queue, **jobs[0].stages}
+        return {stage: round(value * 1e3, 3) for stage, value in seconds.items()}
     seconds = {"queue": max([job.queue for job in jobs])}
     for job in jobs:
         for stage, value in job.stages.items():

@@ -36,11 +36,18 @@ class DirectRoutes:
             if isinstance(route, APIRoute)
         ]
         self._router = Router(routes, default=app, redirect_slashes=False)
+        # The router would find them, too, one pattern after the other.
+        self._posts: dict[str, ASGIApp] = {
+            route.path: route.app for route in routes if not route.param_convertors
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request; an expected error becomes its answer."""
+        call = self._posts.get(scope.get("path", ""))
+        if call is None or scope["method"] != "POST":
+            call = self._router
         try:
-            await self._router(scope, receive, send)
+            await call(scope, receive, send)
         except (LeafcodeError, HTTPException) as error:
             await respond(scope, error)(scope, receive, send)
 

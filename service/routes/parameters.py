@@ -105,7 +105,7 @@ class InferVersionParameters(InferParameters):
 def read_parameters(kind: type[_Kind], scope: Scope) -> _Kind:
     """The parameters of a request; raises `InvalidParameterError`."""
     query: bytes = scope["query_string"]
-    path = tuple(scope["path_params"].items())
+    path = tuple(scope.get("path_params", {}).items())
     wanted = _headers_of(kind)
     headers = tuple([item for item in scope["headers"] if item[0] in wanted])
     size = len(query) + sum([len(value) for _, value in (*path, *headers)])
