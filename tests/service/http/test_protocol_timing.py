@@ -1,0 +1,146 @@
+"""The protocol's timers and what it notes of a request, on a virtual clock without sockets."""
+
+import asyncio
+
+import uvicorn
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from service.http.disconnect import while_connected
+from service.http.problems import REASONS
+from service.http.progress import progress_of
+from service.http.protocol import HeaderLimits, LimitedProtocol
+from service.observability.metrics import Metrics
+from tests.support.virtual_time import on_virtual_time, settle
+
+HEADERS = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
+LIMITS = HeaderLimits(max_bytes=4_000, timeout=10)
+KEEP_ALIVE = 60
+
+
+class Transport(asyncio.Transport):
+    """Remembers what is written, and whether it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None:
+        """Nothing comes by itself."""
+
+    def resume_reading(self) -> None:
+        """Nothing comes by itself."""
+
+    @property
+    def statuses(self) -> list[bytes]:
+        return [answer[1:4] for answer in self.written.split(b"HTTP/1.1")[1:]]
+
+
+class Application:
+    """Reads the body and answers 204; keeps the scopes and errors of its requests."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = []
+        self.errors: list[BaseException] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scopes.append(scope)
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+class Queued(Application):
+    """Waits for ever in a queue."""
+
+    async def __call__(self, scope: Scope, _: Receive, __: Send) -> None:
+        try:
+            await while_connected(scope, asyncio.Event().wait(), queued=True)
+        except ClientDisconnect as error:
+            self.errors.append(error)
+
+
+def connect(application: Application) -> tuple[LimitedProtocol, Transport]:
+    config = uvicorn.Config(
+        application, ws="none", lifespan="off", log_config=None, timeout_keep_alive=KEEP_ALIVE
+    )
+    protocol = LimitedProtocol(
+        config=config,
+        server_state=ServerState(),
+        app_state={},
+        limits=LIMITS,
+        metrics=Metrics(REASONS),
+        _loop=asyncio.get_running_loop(),
+    )
+    transport = Transport()
+    protocol.connection_made(transport)
+    return protocol, transport
+
+
+@on_virtual_time
+async def test_a_connection_may_live_longer_than_its_headers_may_take() -> None:
+    protocol, transport = connect(Application())
+    for _ in range(5):
+        protocol.data_received(HEADERS + b"body")
+        await asyncio.sleep(LIMITS.timeout * 0.9)
+    assert transport.statuses == [b"204"] * 5
+    assert not transport.closed
+
+
+@on_virtual_time
+async def test_headers_that_begin_and_never_end_are_answered_in_time() -> None:
+    protocol, transport = connect(Application())
+    protocol.data_received(HEADERS + b"body")
+    await settle()
+    protocol.data_received(HEADERS[:20])
+    await asyncio.sleep(LIMITS.timeout - 0.1)
+    assert transport.statuses == [b"204"]
+    await asyncio.sleep(0.2)
+    assert transport.statuses == [b"204", b"408"]
+    assert transport.closed
+
+
+@on_virtual_time
+async def test_headers_byte_by_byte_have_one_timeout_in_all() -> None:
+    protocol, transport = connect(Application())
+    for start in range(11):
+        protocol.data_received(HEADERS[start : start + 1])
+        await asyncio.sleep(LIMITS.timeout / 10)
+    assert transport.statuses == [b"408"]
+
+
+@on_virtual_time
+async def test_a_body_is_received_when_its_last_byte_is_there() -> None:
+    application = Application()
+    protocol, _ = connect(application)
+    protocol.data_received(HEADERS + b"bo")
+    await settle()
+    progress = progress_of(application.scopes[0])
+    assert progress is not None
+    assert not progress.received
+    protocol.data_received(b"dy")
+    assert progress.received
+
+
+@on_virtual_time
+async def test_a_queued_request_ends_when_its_client_disconnects() -> None:
+    application = Queued()
+    protocol, _ = connect(application)
+    protocol.data_received(HEADERS + b"body")
+    await settle()
+    assert application.errors == []
+    protocol.connection_lost(None)
+    await settle()
+    assert [type(error) for error in application.errors] == [ClientDisconnect]
