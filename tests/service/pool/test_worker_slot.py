@@ -344,10 +344,10 @@ async def test_a_worker_that_got_a_job_while_a_ping_was_under_way_is_not_silent(
         slot.slot.start_job(job(1))
         await pass_until(20.0)
         slot.slot.check()
-        assert slot.slot.state.state == "busy"
+        assert slot.sentence.endswith("is busy")
         slot.worker.go_on()
         await settle()
         slot.worker.answer()
         slot.slot.check()
         await settle()
-        assert slot.slot.state.state == "idle"
+        assert slot.sentence.endswith("is idle")
