@@ -94,6 +94,15 @@ async def test_a_prefetched_job_is_not_blamed_for_the_end_of_its_worker() -> Non
     assert await outcomes(tasks) == [b"a", b"b", b"c"]
 
 
+@on_virtual_time
+async def test_a_prefetched_job_that_nobody_waits_for_is_not_put_back() -> None:
+    dispatcher, slot, tasks = await prefetched()
+    tasks[1].cancel()
+    await settle()
+    slot.lose()
+    assert [bytes(job.body) for job in dispatcher._queue.values()] == [b"a", b"c"]
+
+
 # -- Stealing --------------------------------------------------------------------------
 
 

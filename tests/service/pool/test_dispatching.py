@@ -39,8 +39,9 @@ Value = TypeVar("Value")
 Answer = Outcome[Frame] | LeafcodeError
 
 slot_numbers = st.integers(0, N_SLOTS - 1)
-padding = st.sampled_from([0, 0, 0, 7, MAX_PREFETCH_BYTES])
-timeouts = st.sampled_from([None, None, 0.5, 4.0])
+# Enough at once to make workers prefetch, and now and then a body that is not prefetched.
+paddings = st.sampled_from([[0], [5, 0], [0] * 5, [3] * 6, [0, MAX_PREFETCH_BYTES, 0]])
+timeouts = st.sampled_from([None, None, None, 0.5, 4.0])
 versions = st.sets(st.sampled_from(range(len(VERSIONS))))
 # How far the event loop gets before the next thing happens: so many turns, or to the end.
 turns = st.sampled_from([None, None, 0, 1, 2])
@@ -177,11 +178,7 @@ class Dispatching(RuleBasedStateMachine):
     def choose_the_end(self, *, gives_up: bool) -> None:
         self.gives_up = gives_up
 
-    @rule(
-        sizes=st.lists(padding, min_size=1, max_size=1) | st.lists(padding, max_size=6),
-        timeout=timeouts,
-        n_turns=turns,
-    )
+    @rule(sizes=paddings, timeout=timeouts, n_turns=turns)
     def a_request_comes(self, sizes: list[int], timeout: float | None, n_turns: int | None) -> None:
         limit = min(DEADLINE, DEADLINE if timeout is None else timeout)
         request = Request(self.bodies(sizes), self.loop.time() + limit)
@@ -213,15 +210,22 @@ class Dispatching(RuleBasedStateMachine):
         error = UnsupportedImageError(name_of(bytes(job.body)))
         self.do(lambda: worker.answer(report_error(job.job, error) if fails else None), n_turns)
 
+    @rule(number=slot_numbers, count=st.integers(1, 3))
+    def a_worker_answers_what_it_has(self, number: int, count: int) -> None:
+        for _ in range(count):
+            self.a_worker_answers(number, fails=False, n_turns=None)
+        self.time_passes(0.06)
+
     @rule(number=slot_numbers, n_turns=turns)
     def a_worker_crashes(self, number: int, n_turns: int | None) -> None:
         if (worker := self.worker(number)) is not None:
             self.do(worker.crash, n_turns)
 
-    @rule(number=slot_numbers)
-    def a_worker_hangs(self, number: int) -> None:
+    @rule(number=slot_numbers, seconds=st.sampled_from([0.0, 0.06, 2.5]))
+    def a_worker_hangs(self, number: int, seconds: float) -> None:
         if (worker := self.worker(number)) is not None:
             worker.hangs = True
+            self.time_passes(seconds)
 
     @rule(number=slot_numbers, n_turns=turns)
     def a_worker_goes_on(self, number: int, n_turns: int | None) -> None:
@@ -251,7 +255,7 @@ class Dispatching(RuleBasedStateMachine):
             with suppress(WorkerLostError):
                 await slot.update_versions()
 
-    @rule(seconds=st.sampled_from([0.01, 0.06, 0.6, 2.0, 5.0, 11.0]))
+    @rule(seconds=st.sampled_from([0.01, 0.06, 0.06, 0.6, 0.6, 2.0, 5.0, 11.0]))
     def time_passes(self, seconds: float) -> None:
         self.run(asyncio.sleep(seconds))
 
@@ -377,8 +381,8 @@ def test_whatever_happens_every_accepted_job_is_answered_once_and_none_is_left()
             derandomize=True,
             database=None,
             deadline=None,
-            max_examples=100,
-            stateful_step_count=40,
+            max_examples=150,
+            stateful_step_count=50,
             suppress_health_check=list(HealthCheck),
         ),
     )

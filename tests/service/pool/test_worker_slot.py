@@ -344,10 +344,23 @@ async def test_a_worker_that_got_a_job_while_a_ping_was_under_way_is_not_silent(
         slot.slot.start_job(job(1))
         await pass_until(20.0)
         slot.slot.check()
-        assert slot.slot.state.state == "busy"
+        assert slot.sentence.endswith("is busy")
         slot.worker.go_on()
         await settle()
         slot.worker.answer()
         slot.slot.check()
         await settle()
-        assert slot.slot.state.state == "idle"
+        assert slot.sentence.endswith("is idle")
+
+
+@on_virtual_time
+async def test_a_new_worker_is_not_blamed_for_a_ping_that_the_last_one_left_unanswered() -> None:
+    async with supervised() as slot:
+        slot.worker.hangs = True
+        slot.slot.check()
+        slot.worker.crash()
+        await pass_until(1.0)
+        slot.slot.check()
+        await settle()
+        assert slot.sentence == "worker 3 (core 5) is idle"
+        assert slot.new_reports() == ["unusable", "idle"]

@@ -1,0 +1,157 @@
+"""Real worker processes out of a real fork server, one by one."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.engine import BundleError, Engine
+from service.errors import WorkerLostError
+from service.pool.fork_client import ForkClient
+from service.pool.frames import Fields, Frame, Kind
+from service.pool.worker import WorkerPlan
+from service.pool.worker_process import WorkerProcess
+from tests import pictures
+from tests.support.fake_workers import plan
+from tests.support.processes import DEADLINE_SECONDS, children_of
+
+Test = Callable[[ForkClient], Coroutine[Any, Any, None]]
+Run = Callable[[Test], None]
+
+ALL_CORES = tuple(sorted(os.sched_getaffinity(0)))
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Runs tests with one fork server; each leaves no process but that one."""
+    before = children_of(os.getpid())
+    with asyncio.Runner() as runner:
+        forks = ForkClient(1, None)
+        runner.run(forks.start())
+
+        async def limited(test: Test) -> None:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await test(forks)
+
+        def run_test(test: Test) -> None:
+            runner.run(limited(test))
+            assert len(children_of(os.getpid())) == len(before) + 1
+
+        try:
+            yield run_test
+        finally:
+            runner.run(forks.stop())
+    assert children_of(os.getpid()) == before
+
+
+@pytest.fixture(scope="module")
+def version(models: Path) -> Fields:
+    folder = models / "tiny" / "1"
+    digest = Engine.load(folder).manifest.digest
+    return {"name": "tiny", "version": 1, "path": str(folder), "digest": digest}
+
+
+def start(
+    forks: ForkClient, on_frame: Callable[[Frame], None] = lambda _: None
+) -> Awaitable[WorkerProcess]:
+    return WorkerProcess.start(forks, plan(0, *ALL_CORES), on_frame)
+
+
+def test_a_plan_crosses_to_the_fork_server_as_json() -> None:
+    sent = plan(4, 1, 3)
+    assert WorkerPlan.from_json(sent.to_json()) == sent
+
+
+def test_a_worker_loads_a_version_and_answers_jobs_until_it_is_ended(
+    run: Run, version: Fields
+) -> None:
+    async def use(forks: ForkClient) -> None:
+        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        worker = await start(forks, answer.set_result)
+        await worker.ping(DEADLINE_SECONDS)
+        await worker.load(version)
+        fields = {"name": "tiny", "version": 1, "top_k": 1}
+        worker.send(Frame(Kind.CLASSIFY, 7, fields, pictures.png()))
+        assert ((await answer).kind, (await answer).job) == (Kind.DONE, 7)
+        await worker.unload(version)
+        assert await worker.end() == -signal.SIGKILL
+
+    run(use)
+
+
+def test_a_version_that_cannot_be_loaded_is_told_and_the_worker_goes_on(
+    run: Run, version: Fields
+) -> None:
+    async def use(forks: ForkClient) -> None:
+        worker = await start(forks)
+        with pytest.raises(BundleError, match="it was replaced after it was published"):
+            await worker.load({**version, "digest": "0" * 64})
+        await worker.ping(DEADLINE_SECONDS)
+        await worker.end()
+
+    run(use)
+
+
+def test_a_worker_that_is_killed_from_outside_is_noticed(run: Run) -> None:
+    async def use(forks: ForkClient) -> None:
+        worker = await start(forks)
+        os.kill(worker.pid, signal.SIGTERM)  # ignored: only the service ends it
+        await worker.ping(DEADLINE_SECONDS)
+        os.kill(worker.pid, signal.SIGSEGV)
+        await worker.closed
+        assert await worker.end() == -signal.SIGSEGV
+
+    run(use)
+
+
+def test_a_worker_that_hangs_can_be_ended(run: Run) -> None:
+    async def use(forks: ForkClient) -> None:
+        worker = await start(forks)
+        os.kill(worker.pid, signal.SIGSTOP)
+        with pytest.raises(WorkerLostError, match="no answer within 0"):
+            await worker.ping(0.01)
+        assert await worker.end() == -signal.SIGKILL
+        assert worker.closed.done()
+
+    run(use)
+
+
+def test_a_worker_whose_connection_is_closed_ends_by_itself(run: Run) -> None:
+    async def use(forks: ForkClient) -> None:
+        worker = await start(forks)
+        worker._link.abort()
+        assert await forks.ended(worker.pid) == 0
+
+    run(use)
+
+
+def test_workers_start_side_by_side(run: Run) -> None:
+    async def use(forks: ForkClient) -> None:
+        workers = await asyncio.gather(*(start(forks) for _ in range(4)))
+        await asyncio.gather(*(worker.ping(DEADLINE_SECONDS) for worker in workers))
+        assert len({worker.pid for worker in workers}) == 4
+        codes = await asyncio.gather(*(worker.end() for worker in workers))
+        assert codes == [-signal.SIGKILL] * 4
+
+    run(use)
+
+
+def test_a_lost_fork_server_is_replaced_with_the_next_worker_and_its_workers_live_on(
+    run: Run,
+) -> None:
+    async def use(forks: ForkClient) -> None:
+        orphan = await start(forks)
+        (fork_server,) = (pid for pid in children_of(os.getpid()) if orphan.pid in children_of(pid))
+        os.kill(fork_server, signal.SIGKILL)
+        await orphan.ping(DEADLINE_SECONDS)
+        # How it ends is not known any more.
+        assert await orphan.end() is None
+        worker = await start(forks)
+        await worker.ping(DEADLINE_SECONDS)
+        assert await worker.end() == -signal.SIGKILL
+
+    run(use)
