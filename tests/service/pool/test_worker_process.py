@@ -15,7 +15,7 @@ from service.pool.fork_client import ForkClient
 from service.pool.frames import Fields, Frame, Kind
 from service.pool.worker import WorkerPlan
 from service.pool.worker_process import WorkerProcess
-from tests import pictures
+from tests.support import pictures
 from tests.support.fake_workers import plan
 from tests.support.processes import DEADLINE_SECONDS, children_of
 
