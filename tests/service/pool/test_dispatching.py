@@ -211,7 +211,8 @@ class Dispatching(RuleBasedStateMachine):
         self.do(lambda: worker.answer(report_error(job.job, error) if fails else None), n_turns)
 
     @rule(number=slot_numbers, count=st.integers(1, 3))
-    def a_worker_answers_what_it_has(self, number: int, count: int) -> None:
+    def a_worker_goes_on_and_answers(self, number: int, count: int) -> None:
+        self.a_worker_goes_on(number, None)
         for _ in range(count):
             self.a_worker_answers(number, fails=False, n_turns=None)
         self.time_passes(0.06)
@@ -231,6 +232,17 @@ class Dispatching(RuleBasedStateMachine):
     def a_worker_goes_on(self, number: int, n_turns: int | None) -> None:
         if (worker := self.worker(number)) is not None:
             self.do(worker.go_on, n_turns)
+
+    @rule(number=slot_numbers)
+    def a_worker_falls_behind_until_its_prefetched_job_is_stolen(self, number: int) -> None:
+        self.a_request_comes([0] * 6, None, None)
+        self.a_worker_hangs(number, 0.0)
+        for other in set(range(N_SLOTS)) - {number}:
+            self.a_worker_goes_on_and_answers(other, 8)
+        self.time_passes(min(4.0, 2 * self.dispatcher._longest_wait))
+        # The late answer to the stolen job must not be taken for that of one of these.
+        self.a_request_comes([0] * 3, None, None)
+        self.a_worker_goes_on(number, None)
 
     @rule(number=slot_numbers, lost=st.booleans())
     def the_next_start_will_fail(self, number: int, *, lost: bool) -> None:

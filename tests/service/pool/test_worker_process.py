@@ -22,6 +22,8 @@ from tests.support.processes import DEADLINE_SECONDS, children_of
 Test = Callable[[ForkClient], Coroutine[Any, Any, None]]
 Run = Callable[[Test], None]
 
+# A worker that sees its connection close may end by itself before the signal comes.
+ENDED = {0, -signal.SIGKILL}
 ALL_CORES = tuple(sorted(os.sched_getaffinity(0)))
 
 
@@ -78,7 +80,7 @@ def test_a_worker_loads_a_version_and_answers_jobs_until_it_is_ended(
         worker.send(Frame(Kind.CLASSIFY, 7, fields, pictures.png()))
         assert ((await answer).kind, (await answer).job) == (Kind.DONE, 7)
         await worker.unload(version)
-        assert await worker.end() == -signal.SIGKILL
+        assert await worker.end() in ENDED
 
     run(use)
 
@@ -135,7 +137,7 @@ def test_workers_start_side_by_side(run: Run) -> None:
         await asyncio.gather(*(worker.ping(DEADLINE_SECONDS) for worker in workers))
         assert len({worker.pid for worker in workers}) == 4
         codes = await asyncio.gather(*(worker.end() for worker in workers))
-        assert codes == [-signal.SIGKILL] * 4
+        assert set(codes) <= ENDED
 
     run(use)
 
@@ -152,6 +154,6 @@ def test_a_lost_fork_server_is_replaced_with_the_next_worker_and_its_workers_liv
         assert await orphan.end() is None
         worker = await start(forks)
         await worker.ping(DEADLINE_SECONDS)
-        assert await worker.end() == -signal.SIGKILL
+        assert await worker.end() in ENDED
 
     run(use)
