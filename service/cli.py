@@ -19,8 +19,6 @@ from service.loadtest.cli import add_loadtest, add_soak
 from service.observability.logs import start_logging
 from service.pool.warmup import warm
 from service.repository import Repository
-from service.routes.schemas import ModelRef
-from service.server import serve
 from service.settings import ENVIRONMENT_ONLY, Settings, allowed, load_settings
 
 __all__ = ["main"]
@@ -130,6 +128,9 @@ def _positive(text: str) -> int:
 def _serve(options: argparse.Namespace) -> int:
     settings = load_settings(**{name: getattr(options, name) for name in _SERVE_FLAGS})
     start_logging(settings.log_level, settings.log_format)
+    # Here, because the web framework takes half a second, which no other command needs.
+    from service.server import serve  # noqa: PLC0415
+
     try:
         serve(settings)
     except LeafcodeError as error:
@@ -180,7 +181,8 @@ def _print_json(engine: Engine, images: list[str], outcomes: list[Outcome]) -> N
         else {"image": image, "predictions": [asdict(item) for item in outcome]}
         for image, outcome in zip(images, outcomes, strict=True)
     ]
-    model = ModelRef.of(engine.manifest).model_dump()
+    manifest = engine.manifest
+    model = {"name": manifest.name, "version": manifest.version, "digest": manifest.digest}
     print(json.dumps({"model": model, "results": results}, indent=1))
 
 

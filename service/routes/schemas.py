@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.json_schema import SkipJsonSchema
 
-from service.engine import DESCRIPTOR_WIDTH, Manifest
+from service.engine import DESCRIPTOR_WIDTH
 from service.formats.json_bodies import LARGEST_NUMBER
 from service.http.problems import Problem
 
@@ -38,11 +38,6 @@ class ModelRef(BaseModel):
     name: str = Field(examples=["caltech101"])
     version: int = Field(examples=[1])
     digest: str = Field(description="SHA-256 over the bundle's manifest.")
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> "ModelRef":
-        """Names the bundle that `manifest` describes."""
-        return cls(name=manifest.name, version=manifest.version, digest=manifest.digest)
 
 
 class RankedLabel(BaseModel):
