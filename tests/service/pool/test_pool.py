@@ -243,14 +243,17 @@ def test_a_request_whose_workers_die_twice_fails_alone(shared: SharedPool, model
 
 def test_many_restarts_leak_no_descriptor_and_no_process(shared: SharedPool) -> None:
     async def use(pool: Pool) -> None:
-        n_files, n_processes = len(open_files("self")), len(children_of(os.getpid()))
+        files, n_processes = open_files("self"), len(children_of(os.getpid()))
         for count in range(6):
-            victim = pool.state().workers[count % 2]
-            # It has done something since it started, so that no delay grows.
+            # Both have done something since they started, so that no delay grows.
             await asyncio.gather(classify(pool), classify(pool))
+            await until(lambda: all_ready(pool))
+            victim = pool.state().workers[count % 2]
             send(victim.pid, signal.SIGKILL)
             await until(lambda: victim.pid not in pids(pool) and all_ready(pool))  # noqa: B023
-        assert len(open_files("self")) == n_files
+        # Fewer is no leak: a bundle that an earlier test mapped may be collected meanwhile.
+        left = open_files("self")
+        assert len(left) <= len(files), (files, left)
         assert len(children_of(os.getpid())) == n_processes
 
     shared.run(use)
