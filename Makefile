@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Python compiles what it imports; compiling all that was installed takes half a minute.
+# Python compiles what it imports and keeps that, even where it was told not to: tests start
+# hundreds of processes. Compiling all that was installed would take half a minute.
+export PYTHONDONTWRITEBYTECODE :=
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 DATA ?= ../shared/data/caltech101
 BENCH_DATA ?= ../shared/data
