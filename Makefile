@@ -21,7 +21,7 @@ setup: $(VENV)/.all ## create .venv with all that running, training, testing and
 
 test: $(VENV)/.all ## lint, types and all tests: what CI runs
 	@$(MAKE) --no-print-directory -j 2 lint kernels
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 kernels: $(VENV)/.core ## compile the kernels, once for this machine
 	@$(BIN)/python -m service warm

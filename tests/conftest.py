@@ -23,6 +23,31 @@ settings.load_profile("fixed")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# The files that take longest, from half a minute to ten seconds: they begin first, so that
+# no process is left with a long one at the end.
+LONGEST = (
+    "tests/trainer/bench/test_command.py",
+    "tests/service/test_cli.py",
+    "tests/service/test_reload.py",
+    "tests/service/test_lifecycle.py",
+    "tests/test_readme.py",
+    "tests/trainer/test_cli.py",
+    "tests/test_collection.py",
+    "tests/trainer/bench/test_service_bench.py",
+    "tests/service/routes/test_v2_hostile.py",
+    "tests/service/http/test_protocol.py",
+    "tests/service/client/test_client.py",
+    "tests/service/engine/test_compiling.py",
+    "tests/trainer/learn/test_algorithm2.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the files; the tests of a file keep their order."""
+    places = {file: place for place, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
+
+
 @pytest.fixture(scope="session")
 def drawn_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of four drawn classes; read only."""
