@@ -125,7 +125,9 @@ def test_busy_and_replaced_workers_are_counted(models: Path) -> None:
 def test_server_timing_names_every_stage_of_an_image(client: httpx.Client) -> None:
     found = durations(client.post("/v1/classify", content=PNG))
     assert list(found) == ["queue", *STAGES, "total"]
-    assert sum(found.values()) - found["total"] <= found["total"]
+    # The event loop's clock, which times the queue, has a resolution of a millisecond.
+    assert sum(found[stage] for stage in STAGES) <= found["total"]
+    assert found["queue"] <= found["total"] + 1
 
 
 def test_server_timing_of_codes_has_no_stage_that_did_not_run(client: httpx.Client) -> None:
