@@ -11,10 +11,10 @@ from tests.support import drawings, processes
 from tests.support.training import SMALL
 from trainer.cli import main
 
-# Properties are tried with the same examples in every run, and on a busy machine too; new
+# Properties are tried with the same 50 examples in every run, and on a busy machine too; new
 # ones are drawn by `pytest --hypothesis-profile explore`.
 settings.register_profile("explore", deadline=None)
-settings.register_profile("fixed", deadline=None, derandomize=True)
+settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("fixed")
 
 
