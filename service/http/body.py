@@ -22,7 +22,7 @@ from service.errors import (
     SlowBodyError,
     UnsupportedBodyError,
 )
-from service.http.progress import progress_of
+from service.http.disconnect import progress_of
 from service.observability.request_record import record_of
 from service.settings import Settings
 

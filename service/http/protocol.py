@@ -16,8 +16,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.engine import LeafcodeError
 from service.errors import InvalidRequestError, OversizedHeadersError, SlowHeadersError
+from service.http.disconnect import RequestProgress
 from service.http.problems import answer, describe, reason
-from service.http.progress import RequestProgress
 from service.observability.metrics import Metrics
 
 __all__ = ["HeaderLimits", "LimitedProtocol"]

@@ -29,6 +29,7 @@ class DirectRoutes:
     """Serves the routes of some routers itself, and passes everything else on."""
 
     def __init__(self, app: ASGIApp, routers: Iterable[APIRouter]) -> None:
+        self._app = app
         routes = [
             Route(route.path, _Call(route.path, route.endpoint), methods=route.methods)
             for router in routers
@@ -43,7 +44,10 @@ class DirectRoutes:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request; an expected error becomes its answer."""
-        call = self._posts.get(scope.get("path", ""))
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)  # the start and stop of the application
+            return
+        call = self._posts.get(scope["path"])
         if call is None or scope["method"] != "POST":
             call = self._router
         try:

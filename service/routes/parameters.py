@@ -20,9 +20,7 @@ __all__ = [
     "CodesParameters",
     "InferParameters",
     "InferVersionParameters",
-    "ModelPath",
     "Parameters",
-    "VersionPath",
     "openapi_parameters",
     "read_parameters",
 ]
@@ -36,8 +34,8 @@ _MAX_TIMEOUT_MS = 10**9
 _Kind = TypeVar("_Kind", bound="Parameters")
 
 
-def _from(where: str, **members: Any) -> Any:
-    return {"json_schema_extra": {"in": where, **members}}
+def _from(where: str) -> Any:
+    return {"json_schema_extra": {"in": where}}
 
 
 class Parameters(BaseModel):
@@ -80,14 +78,14 @@ class ClassifyParameters(CodesParameters):
     )
 
 
-ModelPath = Annotated[str, Field(description="Name of the model.", **_from("path"))]
-VersionPath = Annotated[int, Field(ge=0, description="Version of the model.", **_from("path"))]
+_ModelPath = Annotated[str, Field(description="Name of the model.", **_from("path"))]
+_VersionPath = Annotated[int, Field(ge=0, description="Version of the model.", **_from("path"))]
 
 
 class InferParameters(Parameters):
     """Parameters of `POST /v2/models/{name}/infer`."""
 
-    name: ModelPath
+    name: _ModelPath
     header_length: str | SkipJsonSchema[None] = Field(
         None,
         alias="Inference-Header-Content-Length",
@@ -99,7 +97,7 @@ class InferParameters(Parameters):
 class InferVersionParameters(InferParameters):
     """Parameters of `POST /v2/models/{name}/versions/{version}/infer`."""
 
-    version: VersionPath
+    version: _VersionPath
 
 
 def read_parameters(kind: type[_Kind], scope: Scope) -> _Kind:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.types import Message
 
 from service.app import create_app
 from service.settings import Settings
@@ -51,3 +52,23 @@ def test_a_bug_is_answered_without_its_details(
     assert "buggy" in str(problem_of(response, 500)["detail"])
     assert "secret" not in response.text
     assert "a secret" in caplog.text
+
+
+def test_another_server_starts_and_stops_the_application_by_its_lifespan(models: Path) -> None:
+    async def use() -> list[str]:
+        app, told = create_app(Settings(models=models)), []
+        messages = [{"type": "lifespan.shutdown"}, {"type": "lifespan.startup"}]
+
+        async def receive() -> Message:
+            return messages.pop()
+
+        async def send(message: Message) -> None:
+            told.append(f"{message['type']} {app.state.context.pool.accepting}")
+
+        await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+        return told
+
+    assert asyncio.run(use()) == [
+        "lifespan.startup.complete True",
+        "lifespan.shutdown.complete False",
+    ]

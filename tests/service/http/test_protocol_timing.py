@@ -2,14 +2,14 @@
 
 import asyncio
 
+import pytest
 import uvicorn
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from service.http.disconnect import while_connected
+from service.http.disconnect import RequestProgress, progress_of, while_connected
 from service.http.problems import REASONS
-from service.http.progress import progress_of
 from service.http.protocol import HeaderLimits, LimitedProtocol
 from service.observability.metrics import Metrics
 from tests.support.virtual_time import on_virtual_time, settle
@@ -144,3 +144,18 @@ async def test_a_queued_request_ends_when_its_client_disconnects() -> None:
     protocol.connection_lost(None)
     await settle()
     assert [type(error) for error in application.errors] == [ClientDisconnect]
+
+
+@on_virtual_time
+async def test_work_is_not_begun_for_a_client_that_is_gone_already() -> None:
+    begun = False
+
+    async def work() -> None:
+        nonlocal begun
+        begun = True
+
+    scope: Scope = {}
+    RequestProgress(scope).leave()
+    with pytest.raises(ClientDisconnect):
+        await while_connected(scope, work(), queued=True)
+    assert not begun
