@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
@@ -27,6 +27,7 @@ from service.routes import classify, codes, health, metrics, models
 from service.routes.context import Context
 from service.routes.direct import DirectRoutes
 from service.routes.openapi import complete_openapi
+from service.routes.parameters import check_query
 from service.routes.v2 import infer
 from service.routes.v2 import metadata as v2_metadata
 from service.settings import Settings
@@ -66,6 +67,7 @@ def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
         description=_DESCRIPTION,
         openapi_tags=_TAGS,
         generate_unique_id_function=_operation_id,
+        dependencies=[Depends(check_query)],
         lifespan=partial(_lifespan, settings=settings, tracing=tracing, requests=requests),
         telemetry=tracing.configuration,
     )

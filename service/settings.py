@@ -1,9 +1,14 @@
 """Operational numbers: every field is an environment variable `LEAFCODE_…`.
 
 Nothing here changes an answer; what does lives in the bundle. `Settings` is never
-built at import, and a wrong value is rejected with its name and what is allowed.
+built at import, and a wrong value is rejected with its name and what is allowed, an
+unknown variable with the name that is nearest.
 """
 
+import difflib
+import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -36,6 +41,13 @@ ENVIRONMENT_ONLY = frozenset({"api_keys"})
 _MAX_PIXELS = 89_478_485
 
 _PREFIX = "LEAFCODE_"
+
+# Kubernetes tells every container about every Service beside it. One named leafcode, or
+# leafcode-something, has these variables, and its address in PORT.
+_OF_KUBERNETES = re.compile(
+    rf"{_PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)"
+)
+_ADDRESS_OF_KUBERNETES = re.compile(r"(tcp|udp|sctp)://.*")
 
 _PATHS = r"(/[^,\s]*(,/[^,\s]*)*)?"
 _ORIGIN = r"https?://[A-Za-z0-9.\[\]:-]+"
@@ -154,6 +166,7 @@ class Settings(BaseSettings):
 
 def load_settings(**overrides: object) -> Settings:
     """Settings from the environment; `overrides` that are not None come first."""
+    _reject_unknown(os.environ)
     given: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
     try:
         return Settings(**given)
@@ -162,11 +175,39 @@ def load_settings(**overrides: object) -> Settings:
         raise SettingsError("; ".join(wrong)) from error
 
 
+def _reject_unknown(environment: Mapping[str, str]) -> None:
+    known = [f"{_PREFIX}{name.upper()}" for name in Settings.model_fields]
+    unknown = [
+        name
+        for name, value in sorted(environment.items())
+        if name.upper().startswith(_PREFIX)
+        and name.upper() not in known
+        and not _OF_KUBERNETES.fullmatch(name)
+        and not (name.endswith("_PORT") and _ADDRESS_OF_KUBERNETES.fullmatch(value))
+    ]
+    if unknown:
+        raise SettingsError("; ".join(map(_guess, unknown)))
+
+
+def _guess(unknown: str) -> str:
+    name = unknown[len(_PREFIX) :].lower()
+    nearest = difflib.get_close_matches(name, Settings.model_fields, n=1)
+    if nearest:
+        return f"{unknown} is unknown, did you mean {_PREFIX}{nearest[0].upper()}?"
+    return f"{unknown} is unknown; python -m service serve --help lists the settings"
+
+
 def _sentence(name: str, found: object) -> str:
     field = Settings.model_fields[name]
     flag = "" if name in ENVIRONMENT_ONLY else f" (--{name.replace('_', '-')})"
     shown = "something else" if name in ENVIRONMENT_ONLY else repr(found)
-    return f"{_PREFIX}{name.upper()}{flag} is {shown}, expected {allowed(field)}"
+    sentence = f"{_PREFIX}{name.upper()}{flag} is {shown}, expected {allowed(field)}"
+    if name == "port" and _ADDRESS_OF_KUBERNETES.fullmatch(str(found)):
+        sentence += (
+            "; Kubernetes sets it for the Service leafcode: "
+            "set it for the container, or enableServiceLinks: false for the pod"
+        )
+    return sentence
 
 
 def allowed(field: FieldInfo) -> str:

@@ -91,8 +91,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """Takes options by their whole names only, here and in all commands below."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="python -m trainer", description="Train and evaluate Leafcode bundles."
     )
     commands = parser.add_subparsers(required=True, metavar="command")

@@ -168,8 +168,8 @@ def _operations(document: Document) -> Iterator[tuple[str, Document]]:
 
 def _add_rejections(operation: Document) -> None:
     """What happens before a route runs, to any request."""
-    slow = (408, 431) if "requestBody" in operation else (431,)
-    operation["responses"].update(_as_text(documented(*slow)))
+    slow = (408,) if "requestBody" in operation else ()
+    operation["responses"].update(_as_text(documented(*slow, 422, 431)))
 
 
 def _as_text(responses: dict[int | str, Document]) -> Document:

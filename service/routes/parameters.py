@@ -1,18 +1,22 @@
 """Parameters of the direct routes: read from the request, checked, and told to OpenAPI.
 
 A parameter model's fields say where they come from (`query`, `path` or `header`). Clients
-send the same few parameters again and again, so that what was read once is kept.
+send the same few parameters again and again, so that what was read once is kept. A query
+parameter that a call does not know is rejected, here and on FastAPI's routes: it is a typing
+mistake, and ignored it would change the answer without a word.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.json_schema import SkipJsonSchema
+from starlette.requests import Request
 from starlette.types import Scope
 
+from service.errors import InvalidParameterError
 from service.http.problems import invalid_parameters
 
 __all__ = [
@@ -21,6 +25,7 @@ __all__ = [
     "InferParameters",
     "InferVersionParameters",
     "Parameters",
+    "check_query",
     "openapi_parameters",
     "read_parameters",
 ]
@@ -30,6 +35,7 @@ _MAX_KEPT_BYTES = 256
 _MAX_KEPT = 1_000
 # More than any deadline; a number without end could not be turned into seconds.
 _MAX_TIMEOUT_MS = 10**9
+_QUOTED_LENGTH = 80
 
 _Kind = TypeVar("_Kind", bound="Parameters")
 
@@ -119,11 +125,9 @@ def _read(
 ) -> _Kind:
     names = _headers_of(kind)
     # Of equal names in a query the last one counts, of headers the first.
-    values = {
-        name: value
-        for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-        if _where(kind, name) == "query"
-    }
+    values = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+    parameters = openapi_parameters(kind)
+    _check_names(values, [item["name"] for item in parameters if item["in"] == "query"])
     values |= {names[name]: value.decode("latin-1") for name, value in reversed(headers)}
     values |= dict(path)
     try:
@@ -137,6 +141,24 @@ def _read(
 
 
 _read_and_keep = lru_cache(_MAX_KEPT)(_read)
+
+
+async def check_query(request: Request) -> None:
+    """A dependency of FastAPI's routes: raise `InvalidParameterError` at an unknown name."""
+    route = request.scope["route"]
+    # A page for people may be linked to with the parameters of whoever placed the link.
+    if route.include_in_schema:
+        _check_names(request.query_params, [item.alias for item in route.dependant.query_params])
+
+
+def _check_names(names: Iterable[str], known: Sequence[str]) -> None:
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is not None:
+        *others, last = known or ["none"]
+        expected = f"{', '.join(others)} or {last}" if others else last
+        raise InvalidParameterError(
+            f"query parameter {unknown[:_QUOTED_LENGTH]!r} is unknown, expected {expected}"
+        )
 
 
 @lru_cache

@@ -8,8 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.cli import _parser
 from service.engine import Engine
-from tests.support import bundles, pictures
+from tests.support import bundles, parsers, pictures
 from tests.support.processes import Server, environment, run
 
 PNG = pictures.png()
@@ -81,6 +82,18 @@ def test_a_wrong_setting_is_refused_in_one_sentence() -> None:
         b"leafcode: LEAFCODE_THREADS (--threads) is 'none', "
         b"expected a whole number from 1 to 1024\n"
     )
+
+
+def test_a_misspelt_variable_is_refused_in_one_sentence() -> None:
+    ended = run("serve", env=environment(LEAFCODE_PROT="9000"))
+    assert ended.returncode == 2
+    assert ended.stderr == b"leafcode: LEAFCODE_PROT is unknown, did you mean LEAFCODE_PORT?\n"
+
+
+def test_no_option_may_be_abbreviated() -> None:
+    assert [item.prog for item in parsers.all_of(_parser()) if item.allow_abbrev] == []
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["classify", "photo.jpg", "--top", "3"])
 
 
 @pytest.mark.parametrize("file", ["tensors.safetensors", "manifest.json"])

@@ -1,6 +1,7 @@
 """Settings come from the environment or from arguments, and wrong ones are refused."""
 
 import os
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -71,6 +72,66 @@ def test_a_wrong_value_is_refused_with_its_name_and_range(
     assert (
         str(caught.value) == f"LEAFCODE_{name.upper()} ({flag}) is {value!r}, expected {expected}"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("LEAFCODE_PROT", "is unknown, did you mean LEAFCODE_PORT?"),
+        ("LEAFCODE_MAX_IMAGE", "is unknown, did you mean LEAFCODE_MAX_IMAGES?"),
+        ("leafcode_prot", "is unknown, did you mean LEAFCODE_PORT?"),
+        ("LEAFCODE_", "is unknown; python -m service serve --help lists the settings"),
+        ("LEAFCODE_XYZZY", "is unknown; python -m service serve --help lists the settings"),
+    ],
+)
+def test_an_unknown_variable_is_refused_with_the_nearest_known_one(
+    monkeypatch: pytest.MonkeyPatch, name: str, expected: str
+) -> None:
+    monkeypatch.setenv(name, "9000")
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert str(caught.value) == f"{name} {expected}"
+
+
+def test_all_unknown_variables_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEAFCODE_PROT", "9000")
+    monkeypatch.setenv("LEAFCODE_HOTS", "0.0.0.0")
+    with pytest.raises(SettingsError, match=r"^LEAFCODE_HOTS is .* LEAFCODE_PROT is .*PORT\?$"):
+        load_settings()
+
+
+@pytest.mark.parametrize("spelling", [str.lower, str.upper])
+def test_variables_are_known_in_small_letters_too(
+    monkeypatch: pytest.MonkeyPatch, spelling: Callable[[str], str]
+) -> None:
+    monkeypatch.setenv(spelling("LEAFCODE_MAX_IMAGES"), "3")
+    assert load_settings().max_images == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("LEAFCODE_SERVICE_HOST", "10.0.0.7"),
+        ("LEAFCODE_SERVICE_PORT", "80"),
+        ("LEAFCODE_SERVICE_PORT_HTTP", "80"),
+        ("LEAFCODE_PORT_80_TCP", "tcp://10.0.0.7:80"),
+        ("LEAFCODE_PORT_80_TCP_ADDR", "10.0.0.7"),
+        ("LEAFCODE_CANARY_SERVICE_HOST", "10.0.0.8"),
+        ("LEAFCODE_CANARY_PORT", "tcp://10.0.0.8:80"),
+    ],
+)
+def test_what_kubernetes_sets_for_services_of_our_name_is_no_mistake(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    load_settings()
+
+
+def test_a_port_that_kubernetes_set_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEAFCODE_PORT", "tcp://10.0.0.7:80")
+    with pytest.raises(SettingsError, match="enableServiceLinks: false"):
+        load_settings()
+    assert load_settings(port="8000").port == 8000
 
 
 def test_settings_do_not_change() -> None:

@@ -15,10 +15,10 @@ from PIL import Image
 
 from service.engine import Engine
 from service.engine.bundle import TENSORS_FILE, read_bundle
-from tests.support import drawings
+from tests.support import drawings, parsers
 from tests.support.processes import environment
 from tests.support.training import SMALL
-from trainer.cli import main
+from trainer.cli import _parser, main
 
 
 def _files(folder: Path) -> list[str]:
@@ -332,6 +332,13 @@ def test_fit_refuses_a_useless_target_before_it_trains(
     (tmp_path / "file").touch()
     assert main(["fit", str(drawn_images), "--out", str(tmp_path / out)]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_no_option_may_be_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [item.prog for item in parsers.all_of(_parser()) if item.allow_abbrev] == []
+    with pytest.raises(SystemExit):
+        main(["fit", "photos", "--out", "models/photos", "--atom", "100"])
+    assert "unrecognized arguments: --atom 100" in capsys.readouterr().err
 
 
 def test_evaluate_and_inspect_refuse_what_is_no_bundle(
