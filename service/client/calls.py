@@ -114,9 +114,10 @@ def models() -> Call[list[ModelCard]]:
     return Call("GET", "/v1/models", read_models)
 
 
-def ready() -> Call[bool]:
-    """Whether all workers are."""
-    return Call("GET", "/readyz", lambda _: True, if_unavailable=False)
+def ready(*, strict: bool) -> Call[bool]:
+    """Whether the service is, or even every worker."""
+    params = {"strict": "true"} if strict else {}
+    return Call("GET", "/readyz", lambda _: True, params, if_unavailable=False)
 
 
 def _bytes(image: Image) -> bytes:

@@ -101,9 +101,9 @@ class Client:
         """What is loaded, and the limits in force."""
         return self._run(calls.models())
 
-    def ready(self) -> bool:
-        """Whether the service is there and all its workers are ready; asks once."""
-        return self._run(calls.ready())
+    def ready(self, *, strict: bool = False) -> bool:
+        """Whether the service is there and a worker, if `strict` all, in service; asks once."""
+        return self._run(calls.ready(strict=strict))
 
     def _run(self, call: Call[Result]) -> Result:
         conversation = converse(call, self._retries)
@@ -195,9 +195,9 @@ class AsyncClient:
         """What is loaded, and the limits in force."""
         return await self._run(calls.models())
 
-    async def ready(self) -> bool:
-        """Whether the service is there and all its workers are ready; asks once."""
-        return await self._run(calls.ready())
+    async def ready(self, *, strict: bool = False) -> bool:
+        """Whether the service is there and a worker, if `strict` all, in service; asks once."""
+        return await self._run(calls.ready(strict=strict))
 
     async def _run(self, call: Call[Result]) -> Result:
         conversation = converse(call, self._retries)

@@ -73,8 +73,12 @@ class PoolState:
         """How many workers were replaced since the start."""
         return sum(worker.restarts for worker in self.workers)
 
-    def obstacles(self) -> list[str]:
-        """Why the service is not ready, in sentences; empty if it is."""
+    def obstacles(self, *, strict: bool = False) -> list[str]:
+        """Why the service is not ready, in sentences; empty if it is.
+
+        One worker in service is enough, unless `strict` asks for all of them.
+        """
         if not self.accepting:
             return ["the service is starting or stopping"]
-        return [str(worker) for worker in self.workers if not worker.ready]
+        away = [str(worker) for worker in self.workers if not worker.ready]
+        return away if strict or len(away) == len(self.workers) else []

@@ -1,16 +1,21 @@
 """Probes: alive is the event loop, ready is the pool."""
 
-from fastapi import APIRouter, Request
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse
 
 from service.errors import NotReadyError
 from service.http.problems import documented
+from service.pool.state import PoolState
 from service.routes.context import Context, context_of
-from service.routes.schemas import Health
+from service.routes.schemas import Health, Readiness, WorkerStatus
 
 __all__ = ["require_ready", "router"]
 
 router = APIRouter(tags=["health"])
+
+Strict = Annotated[bool, Query(description="Ask for all workers; one is enough otherwise.")]
 
 
 @router.get("/healthz", summary="Alive")
@@ -19,11 +24,12 @@ async def healthz() -> Health:
     return Health(status="ok")
 
 
-@router.get("/readyz", summary="Ready for work", responses=documented(503))
-async def readyz(request: Request) -> Health:
-    """Answers 503 unless every worker is alive, has its models and answers."""
-    require_ready(context_of(request))
-    return Health(status="ready")
+@router.get("/readyz", summary="Ready for work", responses=documented(422, 503))
+async def readyz(request: Request, *, strict: Strict = False) -> Readiness:
+    """Answers 503 unless work is accepted and a worker that has proved its models is in service."""
+    state = require_ready(context_of(request), strict=strict)
+    workers = [WorkerStatus.model_validate(worker) for worker in state.workers]
+    return Readiness(status="ready", workers=workers)
 
 
 @router.get("/", include_in_schema=False)
@@ -32,8 +38,10 @@ async def root() -> RedirectResponse:
     return RedirectResponse("/docs")
 
 
-def require_ready(context: Context) -> None:
-    """Raise `NotReadyError` with every obstacle, if there is one."""
-    obstacles = context.pool.state().obstacles()
-    if obstacles:
-        raise NotReadyError("; ".join(obstacles))
+def require_ready(context: Context, *, strict: bool = False) -> PoolState:
+    """The state of a pool that is ready; else raises `NotReadyError`, which names every worker."""
+    state = context.pool.state()
+    if obstacles := state.obstacles(strict=strict):
+        others = [str(worker) for worker in state.workers if worker.ready and state.accepting]
+        raise NotReadyError("; ".join([*obstacles, *others]))
+    return state

@@ -8,6 +8,7 @@ from pydantic.json_schema import SkipJsonSchema
 from service.engine import DESCRIPTOR_WIDTH
 from service.formats.json_bodies import LARGEST_NUMBER
 from service.http.problems import Problem
+from service.pool.state import State
 
 __all__ = [
     "Classification",
@@ -25,7 +26,9 @@ __all__ = [
     "Models",
     "Predicted",
     "RankedLabel",
+    "Readiness",
     "RejectedVersion",
+    "WorkerStatus",
 ]
 
 _Base64 = Annotated[str, Field(json_schema_extra={"format": "byte"})]
@@ -167,3 +170,22 @@ class Health(BaseModel):
     """A short word for probes."""
 
     status: str = Field(examples=["ok"])
+
+
+class WorkerStatus(BaseModel):
+    """One worker process."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    number: int = Field(description="From zero.")
+    state: State
+    ready: bool = Field(description="Whether it works, waits for work, or will in a moment.")
+    reason: str = Field(description="Why it is not ready, if there is more to say.")
+    restarts: int = Field(description="How often it was replaced.")
+
+
+class Readiness(BaseModel):
+    """A short word for probes, and every worker."""
+
+    status: str = Field(examples=["ready"])
+    workers: list[WorkerStatus]

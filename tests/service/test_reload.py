@@ -249,7 +249,7 @@ def test_a_worker_that_is_replaced_later_has_the_new_version_too(
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     until(lambda: not set(before) & set(workers_of(server)))
-    until(lambda: httpx.get(f"{server.url}/readyz").status_code == 200)
+    until(lambda: httpx.get(f"{server.url}/readyz?strict=true").status_code == 200)
     assert mapped_versions(server) == [{1, 2}, {1, 2}]
     assert answering_version(server) == 2
 

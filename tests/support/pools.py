@@ -107,7 +107,7 @@ def pids(pool: Pool) -> list[int]:
 
 
 def all_ready(pool: Pool) -> bool:
-    return not pool.state().obstacles()
+    return not pool.state().obstacles(strict=True)
 
 
 def the_busy(pool: Pool) -> WorkerState:

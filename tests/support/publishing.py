@@ -121,7 +121,7 @@ class Hammer:
                 self.versions.add(response.json()["model"]["version"])
 
     def _probe(self) -> None:
-        for _ in self._ask("GET", "/readyz"):
+        for _ in self._ask("GET", "/readyz?strict=true"):
             pass
 
     def _ask(self, method: str, path: str) -> Iterator[httpx.Response]:

@@ -36,7 +36,7 @@ async def live() -> schemas.Live:
 
 @router.get("/health/ready", summary="Ready for work", responses=documented(503))
 async def ready(request: Request) -> schemas.Ready:
-    """Answers 503 unless every worker is alive, has its models and answers."""
+    """Answers 503 unless work is accepted and a worker that has proved its models is in service."""
     require_ready(context_of(request))
     return schemas.Ready(ready=True)
 
@@ -70,7 +70,7 @@ async def version_metadata(
 
 @router.get("/models/{name}/ready", summary="Whether a model is ready", **_OF_MODEL)
 async def model_ready(name: PathName, request: Request) -> schemas.ModelReady:
-    """Answers 503 unless every worker has it."""
+    """Answers 503 unless a worker is in service; all that are have it."""
     context = context_of(request)
     return _ready(context, context.repository.find(name))
 
@@ -81,7 +81,7 @@ async def model_ready(name: PathName, request: Request) -> schemas.ModelReady:
 async def version_ready(
     name: PathName, version: PathVersion, request: Request
 ) -> schemas.ModelReady:
-    """Answers 503 unless every worker has it."""
+    """Answers 503 unless a worker is in service; all that are have it."""
     context = context_of(request)
     return _ready(context, context.repository.find(name, version))
 

@@ -191,6 +191,12 @@ def test_the_timeout_is_told_to_the_service_which_answers_in_time(
     assert ask(small_server.url, "classify", PNG).predictions
 
 
+def test_readiness_of_all_workers_is_asked_for_strictly(server: Server) -> None:
+    with leafcode.Client(server.url) as connected:
+        assert connected.ready(strict=True)
+        assert connected._http.get("/readyz", params={"strict": "maybe"}).status_code == 422
+
+
 def test_readiness_follows_the_workers(ask: Ask, small_server: Server) -> None:
     assert ask(small_server.url, "ready") is True
     (worker,) = workers_of(small_server)

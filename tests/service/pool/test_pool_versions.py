@@ -70,7 +70,7 @@ def test_a_version_that_changed_after_it_was_published_is_kept_by_no_worker(
     async def use(pool: Pool) -> None:
         with pytest.raises(BundleError, match="it was replaced after it was published"):
             await pool.load(new, wrong)
-        assert not pool.state().obstacles()
+        assert not pool.state().obstacles(strict=True)
         with pytest.raises(UnknownModelError):
             await classify(pool, new)
 
@@ -93,7 +93,7 @@ def test_a_process_that_is_lost_while_it_proves_a_version_costs_no_worker(
         send(proving, signal.SIGKILL)
         with pytest.raises(WorkerLostError, match="that tried to load it was lost: its process"):
             await loading
-        assert (pool.state().restarts, pool.state().obstacles()) == (restarts, [])
+        assert (pool.state().restarts, pool.state().obstacles(strict=True)) == (restarts, [])
         assert set(children_of(os.getpid())) == before
 
     shared.run(use)
@@ -110,7 +110,7 @@ def test_a_worker_that_dies_before_it_could_load_is_replaced_by_one_that_has_all
             loading = asyncio.create_task(pool.load(new, read_model(new, shelf / "tiny" / "6")))
             send(first, signal.SIGKILL)
         await loading
-        await until(lambda: first not in pids(pool) and not pool.state().obstacles())
+        await until(lambda: first not in pids(pool) and not pool.state().obstacles(strict=True))
         assert await asyncio.gather(job, *(classify(pool, new) for _ in range(8)))
         assert await classify(pool, TINY)
 

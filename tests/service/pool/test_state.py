@@ -47,11 +47,17 @@ def pool(*workers: WorkerState, accepting: bool = True) -> PoolState:
     return PoolState(accepting, 0, 0, workers, {})
 
 
-def test_a_pool_names_every_worker_that_is_not_ready() -> None:
-    assert pool(worker("idle"), worker("silent"), worker("loading")).obstacles() == [
-        "worker 1 (core 3) does not answer",
-        "worker 1 (core 3) is loading its models",
-    ]
+AWAY = ["worker 1 (core 3) does not answer", "worker 1 (core 3) is loading its models"]
+
+
+def test_a_pool_is_ready_while_one_worker_is_and_strictly_when_all_are() -> None:
+    state = pool(worker("idle"), worker("silent"), worker("loading"))
+    assert state.obstacles() == []
+    assert state.obstacles(strict=True) == AWAY
+
+
+def test_a_pool_without_a_worker_in_service_names_all_of_them() -> None:
+    assert pool(worker("silent"), worker("loading")).obstacles() == AWAY
 
 
 def test_a_pool_whose_workers_are_ready_is_ready_only_while_it_accepts() -> None:
