@@ -7,7 +7,7 @@ ClientError
     ├── BadRequestError           400, 422 and any other 4xx: the request is wrong
     ├── DeniedError               401, 403: the key is missing or wrong
     ├── NotFoundError             404: no such model or version
-    ├── TooLargeError             413: more bytes or descriptors than allowed
+    ├── TooLargeError             413: more bytes, images or descriptors than allowed
     ├── UnsupportedError          415: not an image in a format that is read
     ├── OverloadedError           429: the queue is full, or you asked too often
     ├── UnavailableError          502, 503: starting, stopping, or a worker was lost
@@ -75,7 +75,7 @@ class NotFoundError(ProblemError):
 
 
 class TooLargeError(ProblemError):
-    """More bytes or descriptors than allowed."""
+    """More bytes, images or descriptors than allowed."""
 
 
 class UnsupportedError(ProblemError):

@@ -46,7 +46,7 @@ class Images:
 def parse_images(body: bytes, most: int) -> Images:
     """The images of `{"image": base64}` or `{"images": [base64, ...]}`."""
     if body.count(b",") > most:
-        raise MalformedBodyError(f"the body has more than {most} images, the most at a time")
+        raise OversizedBodyError(f"the body has more than {most} images, the most at a time")
     document = parse_object(body)
     if set(document) == {"image"}:
         return Images((decode_base64(document["image"], "image"),), several=False)
@@ -56,7 +56,7 @@ def parse_images(body: bytes, most: int) -> Images:
             'the body has other members, expected {"image": base64} or {"images": [base64, …]}'
         )
     if len(items) > most:
-        raise MalformedBodyError(f"the body has {len(items)} images, expected at most {most}")
+        raise OversizedBodyError(f"the body has {len(items)} images, expected at most {most}")
     images = (decode_base64(item, f"image {number}") for number, item in enumerate(items))
     return Images(tuple(images), several=True)
 

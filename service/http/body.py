@@ -60,8 +60,10 @@ async def read_files(request: Request, most: int) -> tuple[bytes, ...]:
             files = [part for _, part in form.multi_items() if isinstance(part, UploadFile)]
             items = [await file.read() for file in files]
     except HTTPException as error:
-        # What Starlette raises for a form that cannot be read.
-        raise MalformedBodyError(f"the form cannot be read: {error.detail}") from error
+        # What Starlette raises for a form that cannot be read, too many files among the reasons.
+        crowded = error.detail.startswith("Too many")
+        kind = OversizedBodyError if crowded else MalformedBodyError
+        raise kind(f"the form cannot be read: {error.detail}") from error
     if not items:
         raise EmptyImageError(
             "the form has no file, expected at least one; with curl: -F image=@photo.jpg"

@@ -123,7 +123,7 @@ def test_codes_of_an_image_come_with_their_grid(ask: Ask, server: Server, engine
         ("classify", (bytes(1_000_001),), leafcode.TooLargeError, "1000001 bytes"),
         ("classify", (PNG, 0), leafcode.BadRequestError, "top_k"),
         ("classify", (PNG, 1, "pears"), leafcode.NotFoundError, "pears"),
-        ("classify_many", ([PNG] * 5,), leafcode.BadRequestError, "4"),
+        ("classify_many", ([PNG] * 5,), leafcode.TooLargeError, "4"),
         ("codes", (np.ones((1, 3)),), leafcode.BadRequestError, "(1, 3)"),
         ("codes", (np.ones((101, 128)),), leafcode.TooLargeError, "at most 100"),
         ("codes", (np.full((1, 128), np.nan),), leafcode.BadRequestError, "descriptor 0"),

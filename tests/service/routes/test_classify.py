@@ -119,8 +119,8 @@ def test_a_body_that_is_no_usable_image_is_refused(
         (b'{"images": ["aGk=", "\\u00e4"]}', 422, "image 1 is not base64"),
         (b'{"image": "aGk="}', 415, "not an image"),
         (b'{"image": ""}', 400, "no bytes"),
-        (json.dumps({"images": ["aGk="] * 5}).encode(), 400, "5 images, expected at most 4"),
-        (json.dumps({"images": ["aGk="] * 50}).encode(), 400, "more than 4 images"),
+        (json.dumps({"images": ["aGk="] * 5}).encode(), 413, "5 images, expected at most 4"),
+        (json.dumps({"images": ["aGk="] * 50}).encode(), 413, "more than 4 images"),
         (b"", 400, "no bytes"),
     ],
 )
@@ -148,7 +148,7 @@ def test_a_form_that_cannot_be_read_is_refused(client: httpx.Client, content_typ
 
 def test_a_form_with_too_many_files_is_refused(client: httpx.Client) -> None:
     response = client.post("/v1/classify", files=[("image", PNG)] * 5)
-    assert "4" in str(problem_of(response, 400)["detail"])
+    assert "Maximum number of files is 4" in str(problem_of(response, 413)["detail"])
 
 
 @pytest.mark.parametrize(

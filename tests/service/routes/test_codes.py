@@ -225,7 +225,7 @@ def test_binary_bodies_that_cannot_be_used_are_refused(
 
 def test_a_form_with_two_files_is_refused(client: httpx.Client) -> None:
     response = client.post("/v1/codes", files=[("a", PNG), ("b", PNG)])
-    assert "Maximum number of files is 1" in str(problem_of(response, 400)["detail"])
+    assert "Maximum number of files is 1" in str(problem_of(response, 413)["detail"])
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/json;q=0", "image/*, nonsense"])
