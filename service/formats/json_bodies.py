@@ -45,7 +45,7 @@ class Images:
 
 def parse_images(body: bytes, most: int) -> Images:
     """The images of `{"image": base64}` or `{"images": [base64, ...]}`."""
-    if body.count(b",") > most:
+    if body.count(b",") > 2 * most:  # one after an image, and one within a data URI
         raise OversizedBodyError(f"the body has more than {most} images, the most at a time")
     document = parse_object(body)
     if set(document) == {"image"}:
@@ -101,9 +101,13 @@ def parse_object(body: bytes) -> dict[str, object]:
 
 
 def decode_base64(item: object, name: str) -> bytes:
-    """The bytes that a string out of JSON stands for; `name` tells which in messages."""
+    """The bytes of a string out of JSON, which may be a data URI; messages call it `name`."""
     if not isinstance(item, str):
         raise InvalidBodyError(f"{name} is {quoted(item)}, expected a string of base64")
+    if item[:5].lower() == "data:":
+        kind, comma, item = item.partition(",")
+        if not comma or not kind.lower().endswith(";base64"):
+            raise InvalidBodyError(f"{name} is a data URI without base64, expected base64")
     try:
         return base64.b64decode(item, validate=True)
     except (binascii.Error, ValueError) as error:

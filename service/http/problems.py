@@ -22,6 +22,7 @@ from service.engine import (
     BrokenImageError,
     DescriptorError,
     EmptyImageError,
+    ImageError,
     LeafcodeError,
     OversizedImageError,
     UnsupportedImageError,
@@ -143,6 +144,8 @@ def respond(scope: Scope, error: Exception) -> Response:
         error = invalid_parameters(error.errors())
     if isinstance(error, HTTPException):
         error.detail = _http_detail(scope, error)
+    if isinstance(error, ImageError) and _is_by_curl(scope):
+        error = type(error)(f"{error}; curl -d removes line ends, send it with --data-binary")
     problem = describe(error, record.request_id if record else None)
     if record is not None:
         record.reason = reason(problem)
@@ -225,6 +228,11 @@ def _headers(error: Exception) -> dict[str, str]:
             return {"Connection": "close"}
         case _:
             return {}
+
+
+def _is_by_curl(scope: Scope) -> bool:
+    """Whether the body has the content type that curl sends with a body unless told otherwise."""
+    return (b"content-type", b"application/x-www-form-urlencoded") in scope["headers"]
 
 
 def _http_detail(scope: Scope, error: HTTPException) -> str:

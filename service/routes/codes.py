@@ -78,7 +78,8 @@ def _source(request: Request) -> Source:
         return "image"
     raise UnsupportedBodyError(
         f"the content type is {found[:80] or 'missing'}, expected one of "
-        f"{', '.join(_SOURCES)}, image/*"
+        f"{', '.join(_SOURCES)}, image/*; "
+        "with curl: -H 'Content-Type: image/png' --data-binary @photo.png"
     )
 
 

@@ -81,7 +81,7 @@ class ImageBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    image: _Base64 = Field(description="Encoded image in base64.")
+    image: _Base64 = Field(description="Encoded image in base64, or as a data URI.")
 
 
 class ImagesBody(BaseModel):
@@ -89,7 +89,9 @@ class ImagesBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    images: list[_Base64] = Field(description="Encoded images in base64.", min_length=1)
+    images: list[_Base64] = Field(
+        description="Encoded images in base64, or as data URIs.", min_length=1
+    )
 
 
 class DescriptorsBody(BaseModel):

@@ -117,7 +117,8 @@ class InferInput(BaseModel):
         None, description="`binary_data_size`, if the tensor follows the JSON."
     )
     data: list[JsonValue] | None = Field(
-        None, description="Encoded images in base64; numbers, nested or flat, row-major."
+        None,
+        description="Encoded images in base64 or as data URIs; numbers, nested or flat, row-major.",
     )
 
 

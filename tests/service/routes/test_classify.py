@@ -117,6 +117,9 @@ def test_a_body_that_is_no_usable_image_is_refused(
         (b'{"image": 7}', 422, "image is 7, expected a string"),
         (b'{"images": ["aGk=", "?"]}', 422, "image 1 is not base64"),
         (b'{"images": ["aGk=", "\\u00e4"]}', 422, "image 1 is not base64"),
+        (b'{"image": "data:image/png,%89PNG"}', 422, "image is a data URI without base64"),
+        (b'{"image": "data:image/png;base64"}', 422, "image is a data URI without base64"),
+        (b'{"image": "data:image/png;base64,?"}', 422, "image is not base64"),
         (b'{"image": "aGk="}', 415, "not an image"),
         (b'{"image": ""}', 400, "no bytes"),
         (json.dumps({"images": ["aGk="] * 5}).encode(), 413, "5 images, expected at most 4"),
@@ -130,6 +133,49 @@ def test_json_that_holds_no_image_is_refused(
     headers = {"content-type": "application/json; charset=utf-8"}
     problem = problem_of(client.post("/v1/classify", content=body, headers=headers), status)
     assert words in str(problem["detail"])
+
+
+# What `curl -d @file` leaves of a file.
+DAMAGED_PNG, DAMAGED_JPEG = (image.translate(None, b"\r\n\0") for image in (PNG, JPEG))
+
+
+@pytest.mark.parametrize(
+    ("body", "status"), [(DAMAGED_PNG, 415), (DAMAGED_JPEG, 422)], ids=["PNG", "JPEG"]
+)
+@pytest.mark.parametrize("path", ["/v1/classify", "/v2/models/apples/infer"])
+def test_an_image_that_curl_damaged_is_refused_with_the_option_that_keeps_it_whole(
+    client: httpx.Client, path: str, body: bytes, status: int
+) -> None:
+    headers = {"content-type": FORM_TYPE, "inference-header-content-length": "0"}
+    problem = problem_of(client.post(path, content=body, headers=headers), status)
+    assert "curl -d removes line ends, send it with --data-binary" in str(problem["detail"])
+
+
+def test_an_image_that_another_client_damaged_is_not_explained_by_curl(
+    client: httpx.Client,
+) -> None:
+    headers = {"content-type": "image/png"}
+    problem = problem_of(client.post("/v1/classify", content=DAMAGED_PNG, headers=headers), 415)
+    assert "curl" not in str(problem["detail"])
+
+
+@pytest.mark.parametrize("prefix", ["data:image/png;base64,", "DATA:;x=y;Base64,", "data:;base64,"])
+def test_a_data_uri_in_json_is_read_like_base64(client: httpx.Client, prefix: str) -> None:
+    image = base64_of(PNG)
+    expected = client.post("/v1/classify", json={"images": [image] * 4}).json()
+    answer = client.post("/v1/classify", json={"images": [prefix + image] * 4})
+    assert answer.json() == expected
+    assert "problem" not in answer.text
+
+
+def test_a_data_uri_in_an_inference_request_is_read_like_base64(client: httpx.Client) -> None:
+    def infer(image: str) -> httpx.Response:
+        tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "data": [image]}
+        return client.post("/v2/models/apples/infer", json={"inputs": [tensor]})
+
+    answer = infer(f"data:image/png;base64,{base64_of(PNG)}")
+    assert answer.status_code == 200
+    assert answer.json() == infer(base64_of(PNG)).json()
 
 
 def test_a_form_without_a_file_is_refused(client: httpx.Client) -> None:

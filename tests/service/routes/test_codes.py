@@ -112,6 +112,14 @@ def test_another_content_type_is_refused(client: httpx.Client, content_type: str
     assert "expected one of application/json" in str(problem_of(response, 415)["detail"])
 
 
+def test_curls_content_type_is_refused_with_the_options_that_set_another(
+    client: httpx.Client,
+) -> None:
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    problem = problem_of(client.post("/v1/codes", content=PNG, headers=headers), 415)
+    assert "-H 'Content-Type: image/png' --data-binary @" in str(problem["detail"])
+
+
 def test_an_unknown_model_is_not_found(client: httpx.Client) -> None:
     content = json.dumps({"descriptors": []})
     problem_of(client.post("/v1/codes?model=pears", content=content, headers=JSON), 404)
