@@ -24,6 +24,7 @@ __all__ = [
     "ENVIRONMENT_ONLY",
     "LogFormat",
     "LogLevel",
+    "Pin",
     "Settings",
     "allowed",
     "load_settings",
@@ -31,6 +32,7 @@ __all__ = [
 
 LogFormat = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+Pin = Literal["auto", "always", "never"]
 
 EMBEDDED_MODELS = Path(__file__).parent / "models"
 
@@ -84,6 +86,11 @@ class Settings(BaseSettings):
         ge=1,
         le=1_024,
         description="worker processes; as many as the allowed cores hold unless given",
+    )
+    pin: Pin = Field(
+        "auto",
+        description="whether workers are pinned to cores; auto pins those that fill all allowed "
+        "cores, others are placed by the kernel",
     )
     queue_size: int = Field(
         128, ge=1, le=100_000, description="most images or sets of descriptors that wait"

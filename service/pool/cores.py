@@ -2,7 +2,8 @@
 
 The scheduler's mask says which cores, the control group's quota how many of them at
 a time: a container with `--cpus 2` on 64 cores still sees all 64. Workers beyond the
-quota would only be throttled together, in the middle of a request.
+quota would only be throttled together, in the middle of a request. Workers that do not fill
+the mask are left to the kernel: pinned, those of all containers would share the first cores.
 """
 
 import contextlib
@@ -10,6 +11,8 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from service.settings import Pin
 
 __all__ = ["Placement", "allowed_cores", "cpu_quota", "stay_on", "usable_cores"]
 
@@ -19,23 +22,29 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Placement:
-    """Which cores each worker runs on, and which the event loop keeps to."""
+    """Which cores each worker is pinned to, if any, and which the event loop keeps to."""
 
     workers: tuple[tuple[int, ...], ...]
     front_end: tuple[int, ...]
 
     @classmethod
-    def of(cls, workers: int | None, threads: int) -> "Placement":
+    def of(cls, workers: int | None, threads: int, pin: Pin) -> "Placement":
         """`threads` cores for each worker; as many workers as fit unless a number is given."""
-        return cls.on(usable_cores(), allowed_cores(), workers, threads)
+        return cls.on(usable_cores(), allowed_cores(), workers, threads, pin)
 
     @classmethod
     def on(
-        cls, usable: tuple[int, ...], allowed: tuple[int, ...], workers: int | None, threads: int
+        cls,
+        usable: tuple[int, ...],
+        allowed: tuple[int, ...],
+        workers: int | None,
+        threads: int,
+        pin: Pin,
     ) -> "Placement":
         """Workers on usable cores; past the last core it starts over with the first.
 
-        The event loop keeps to allowed cores without a worker, or else to the last worker's.
+        `auto` pins workers that fill the allowed cores. The event loop of pinned workers
+        keeps to allowed cores without a worker, or else to the last worker's.
         """
         count = workers or max(1, len(usable) // threads)
         dealt = tuple(
@@ -44,11 +53,13 @@ class Placement:
         )
         taken = [core for cores in dealt for core in cores]
         free = tuple(core for core in allowed if core not in taken)
+        if pin == "never" or (pin == "auto" and (free or not hasattr(os, "sched_setaffinity"))):
+            return cls(((),) * count, allowed)
         return cls(dealt, free or (taken[-1],))
 
     @property
     def all_workers(self) -> tuple[int, ...]:
-        """Every core with a worker."""
+        """Every core that a worker is pinned to."""
         return tuple(sorted({core for cores in self.workers for core in cores}))
 
 

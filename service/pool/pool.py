@@ -1,4 +1,4 @@
-"""The pool: pinned worker processes, and the operations that routes call.
+"""The pool: worker processes, and the operations that routes call.
 
 Only bytes and plain values cross to the workers. A worker that dies costs no request: its
 job is tried once more elsewhere and the worker is replaced. The standard
@@ -8,6 +8,7 @@ broke the pool for good.
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
@@ -34,6 +35,8 @@ from service.settings import Settings
 
 __all__ = ["Pool"]
 
+logger = logging.getLogger(__name__)
+
 _PING_SECONDS = 1.0
 
 Timeout = float | None
@@ -58,7 +61,7 @@ class Pool:
         self._retiring: dict[ModelKey, Model] = {}
         # One worker at a time leaves service to load, the others serve.
         self._loading = asyncio.Lock()
-        self._placement = Placement.of(settings.workers, settings.threads)
+        self._placement = Placement.of(settings.workers, settings.threads, settings.pin)
         self._dispatcher = Dispatcher(settings, len(self._placement.workers))
         self._forks = ForkClient(settings.threads, log_config)
         self._slots: list[WorkerSlot] = []
@@ -110,6 +113,8 @@ class Pool:
         except BaseException:
             await self.stop()
             raise
+        places = ", ".join(dict.fromkeys(slot.state.place for slot in self._slots))
+        logger.info("%d workers are ready: %s", len(self._slots), places)
         self._ping()
         self._dispatcher.accepting = True
 

@@ -27,6 +27,9 @@ class WorkerState:
 
     number: int
     cores: tuple[int, ...]
+    """Those that it is meant to be pinned to; none if the kernel places it."""
+    pinned: bool
+    """Whether its process really keeps to them: a sandbox may forbid it."""
     pid: int | None
     state: State
     reason: str
@@ -37,12 +40,17 @@ class WorkerState:
         """Whether it works, waits for work, or will in a moment."""
         return self.state in ("idle", "busy", "reloading")
 
+    @property
+    def place(self) -> str:
+        """Where it runs, or will run once it has a process."""
+        if not self.cores or not (self.pinned or self.pid is None):
+            return "not pinned"
+        return f"core{'s' * (len(self.cores) > 1)} {', '.join(map(str, self.cores))}"
+
     def __str__(self) -> str:
         """A sentence such as "worker 1 (core 3) is starting: its process was killed"."""
-        cores = ", ".join(map(str, self.cores))
-        which = f"core {cores}" if len(self.cores) == 1 else f"cores {cores}"
         reason = f": {self.reason}" if self.reason else ""
-        return f"worker {self.number} ({which}) {_MEANINGS[self.state]}{reason}"
+        return f"worker {self.number} ({self.place}) {_MEANINGS[self.state]}{reason}"
 
     def resident_bytes(self) -> int:
         """Memory in use, shared pages included; zero if the system does not tell."""

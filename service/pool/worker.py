@@ -1,4 +1,4 @@
-"""The loop of a worker process: pin, then answer frames until the service is gone."""
+"""The loop of a worker process: pin if asked to, then answer frames until the service is gone."""
 
 import logging
 import os
@@ -53,7 +53,8 @@ def run(connection: socket.socket, plan: WorkerPlan) -> None:
         signal.signal(number, signal.SIG_IGN)
     # Our own limit rejects such an image right after Pillow has warned about it.
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-    _pin(plan.cores)
+    if plan.cores:
+        _pin(plan.cores)
     # Behind the front end, which needs little and is waited for: on cores that are all busy
     # it would otherwise get its turn only when a worker's time slice ends.
     os.nice(_NICENESS)

@@ -5,6 +5,7 @@ Slots keep such processes in service; a new version is proved in one that serves
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -36,6 +37,9 @@ class Worker(Protocol):
     @property
     def closed(self) -> "asyncio.Future[None]":
         """Done when the connection to it has ended."""
+
+    def keeps_to(self, cores: tuple[int, ...]) -> bool:
+        """Whether its process runs on these cores and on no others."""
 
     def send(self, frame: Frame) -> None:
         """Send a job."""
@@ -80,6 +84,12 @@ class WorkerProcess:
             except BaseException:
                 link.abort()
                 raise
+
+    def keeps_to(self, cores: tuple[int, ...]) -> bool:
+        """Whether its process runs on these cores and on no others."""
+        with contextlib.suppress(OSError, AttributeError):
+            return os.sched_getaffinity(self.pid) == set(cores)
+        return False
 
     async def ping(self, timeout: float) -> None:  # noqa: ASYNC109
         """Return when it has answered; raises `WorkerLostError` if it does not."""

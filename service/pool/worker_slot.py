@@ -1,4 +1,4 @@
-"""One worker slot: a few cores, and the worker process that runs there now.
+"""One worker slot: the worker process that it has now, and perhaps the cores it is pinned to.
 
 A task supervises the slot: start a worker, load the models, let it work, clean up when it
 is gone, start over. Work itself passes through callbacks of the event loop, without a task
@@ -70,7 +70,7 @@ class Versions:
 
 
 class WorkerSlot:
-    """Cores, and the lives of the workers that are pinned to them."""
+    """The lives of the workers that replace each other, on the same cores if they are pinned."""
 
     def __init__(
         self,
@@ -105,9 +105,11 @@ class WorkerSlot:
     @property
     def state(self) -> WorkerState:
         """The current worker at this moment."""
-        pid = None if self._worker is None else self._worker.pid
+        cores, worker = self._plan.cores, self._worker
+        pinned = bool(cores) and worker is not None and worker.keeps_to(cores)
+        pid = None if worker is None else worker.pid
         return WorkerState(
-            self.number, self._plan.cores, pid, self._state, self._reason, self._restarts
+            self.number, cores, pinned, pid, self._state, self._reason, self._restarts
         )
 
     # -- Jobs ------------------------------------------------------------------------------
@@ -229,7 +231,7 @@ class WorkerSlot:
             self.first_start.set_exception(error)
 
     async def _clean_up(self) -> None:
-        """Give the jobs back, and wait until the process is gone from its cores."""
+        """Give the jobs back, and wait until the process is gone."""
         self._events.on_unusable(self)
         worker, self._worker, self._pinged = self._worker, None, None
         job, self._job = self._job, None

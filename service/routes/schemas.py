@@ -181,6 +181,8 @@ class WorkerStatus(BaseModel):
 
     number: int = Field(description="From zero.")
     state: State
+    pinned: bool = Field(description="Whether it keeps to its cores now.")
+    cores: list[int] = Field(description="Its cores; none if the kernel places it.")
     ready: bool = Field(description="Whether it works, waits for work, or will in a moment.")
     reason: str = Field(description="Why it is not ready, if there is more to say.")
     restarts: int = Field(description="How often it was replaced.")

@@ -37,7 +37,7 @@ def is_alive(pid: int) -> bool:
 @pytest.fixture(scope="module")
 def small_server(models: Path) -> Iterator[Server]:
     """One worker and a queue for one; a test that stops the worker lets it go on."""
-    with Server("--models", str(models), *ONE_WORKER) as running:
+    with Server("--models", str(models), *ONE_WORKER, "--pin", "always") as running:
         yield running
 
 
@@ -66,10 +66,12 @@ def connected(server: Server) -> Iterator[socket.socket]:
 
 
 @pytest.mark.skipif(len(usable_cores()) < 2, reason="needs two cores, one is allowed here")
-def test_the_event_loop_leaves_the_core_of_a_lone_worker_alone(small_server: Server) -> None:
+def test_the_event_loop_leaves_the_core_of_a_lone_pinned_worker_alone(small_server: Server) -> None:
     (worker,) = workers_of(small_server)
     front_end = os.sched_getaffinity(small_server.process.pid)
     assert front_end == os.sched_getaffinity(0) - os.sched_getaffinity(worker)
+    (told,) = httpx.get(f"{small_server.url}/readyz").json()["workers"]
+    assert (told["pinned"], set(told["cores"])) == (True, os.sched_getaffinity(worker))
 
 
 def test_a_full_queue_is_answered_429_and_who_waits_is_answered(

@@ -41,6 +41,7 @@ class FakeWorker:
         self.hangs = False
         self.hangs_on_load = False
         self.was_killed = False
+        self.is_pinned = True
         self.end_takes = 0.0
         self._on_frame = on_frame
         self._calls: dict[int, asyncio.Future[None]] = {}
@@ -106,6 +107,9 @@ class FakeWorker:
             self.closed.set_result(None)
 
     # -- What slots do ----------------------------------------------------------------------
+
+    def keeps_to(self, cores: tuple[int, ...]) -> bool:
+        return bool(cores) and self.is_pinned
 
     def send(self, frame: Frame) -> None:
         if self.alive:

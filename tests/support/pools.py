@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 
 
 @asynccontextmanager
-async def running(models: Path, **settings: int) -> AsyncIterator[Pool]:
+async def running(models: Path, **settings: object) -> AsyncIterator[Pool]:
     """A started pool that leaves no process behind."""
     before = children_of(os.getpid())
     pool = Pool(load_settings(models=models, **settings), Repository.load(models).models)
@@ -56,7 +56,7 @@ class SharedPool:
 
 
 @contextmanager
-def shared_pool(models: Path, **settings: int) -> Iterator[SharedPool]:
+def shared_pool(models: Path, **settings: object) -> Iterator[SharedPool]:
     """A pool that runs until the end of the block; its loop runs only during tests."""
     before = children_of(os.getpid())
     with asyncio.Runner() as runner:
@@ -68,7 +68,7 @@ def shared_pool(models: Path, **settings: int) -> Iterator[SharedPool]:
     assert children_of(os.getpid()) == before
 
 
-async def _started(models: Path, **settings: int) -> Pool:
+async def _started(models: Path, **settings: object) -> Pool:
     pool = Pool(load_settings(models=models, **settings), Repository.load(models).models)
     await pool.start()
     return pool

@@ -10,6 +10,7 @@ import pytest
 
 from service.pool import cores
 from service.pool.cores import Placement, allowed_cores, cpu_quota, stay_on, usable_cores
+from service.settings import Pin
 
 
 def write(folder: Path, **files: str) -> None:
@@ -126,7 +127,7 @@ def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
 def test_workers_get_cores_in_turn(
     usable: tuple[int, ...], workers: int, threads: int, shares: tuple[tuple[int, ...], ...]
 ) -> None:
-    assert Placement.on(usable, usable, workers, threads).workers == shares
+    assert Placement.on(usable, usable, workers, threads, "always").workers == shares
 
 
 @pytest.mark.parametrize(
@@ -140,21 +141,43 @@ def test_workers_get_cores_in_turn(
 def test_there_are_as_many_workers_as_fit_unless_a_number_is_given(
     usable: tuple[int, ...], threads: int, shares: tuple[tuple[int, ...], ...]
 ) -> None:
-    assert Placement.on(usable, usable, None, threads).workers == shares
+    assert Placement.on(usable, usable, None, threads, "always").workers == shares
 
 
 def test_the_event_loop_keeps_to_cores_without_a_worker() -> None:
-    assert Placement.on((0, 1), (0, 1, 2, 3), 1, 1).front_end == (1, 2, 3)
+    assert Placement.on((0, 1), (0, 1, 2, 3), 1, 1, "always").front_end == (1, 2, 3)
 
 
 def test_the_event_loop_shares_the_last_core_if_every_core_has_a_worker() -> None:
-    assert Placement.on((0, 1, 2), (0, 1, 2), None, 1).front_end == (2,)
+    assert Placement.on((0, 1, 2), (0, 1, 2), None, 1, "auto").front_end == (2,)
 
 
 def test_all_workers_have_each_of_their_cores_once() -> None:
-    assert Placement.on((2, 0, 1), (0, 1, 2), 2, 2).all_workers == (0, 1, 2)
+    assert Placement.on((2, 0, 1), (0, 1, 2), 2, 2, "auto").all_workers == (0, 1, 2)
 
 
 def test_the_placement_of_this_process_is_on_its_usable_cores() -> None:
-    expected = Placement.on(usable_cores(), allowed_cores(), 2, 1)
-    assert Placement.of(2, 1) == expected
+    expected = Placement.on(usable_cores(), allowed_cores(), 2, 1, "always")
+    assert Placement.of(2, 1, "always") == expected
+
+
+@pytest.mark.parametrize(
+    ("usable", "workers", "pin", "shares"),
+    [
+        ((0, 1, 2), None, "auto", ((0,), (1,), (2,))),
+        ((0, 1, 2), 4, "auto", ((0,), (1,), (2,), (0,))),
+        # Two cores by the quota: those of every container on this machine would be the same.
+        ((0, 1), None, "auto", ((), ())),
+        ((0, 1, 2), 1, "auto", ((),)),
+        ((0, 1), None, "always", ((0,), (1,))),
+        ((0, 1, 2), None, "never", ((), (), ())),
+    ],
+)
+def test_workers_are_pinned_if_they_fill_the_allowed_cores_or_as_the_setting_says(
+    usable: tuple[int, ...], workers: int | None, pin: Pin, shares: tuple[tuple[int, ...], ...]
+) -> None:
+    assert Placement.on(usable, (0, 1, 2), workers, 1, pin).workers == shares
+
+
+def test_the_event_loop_of_workers_that_are_not_pinned_may_run_on_every_core() -> None:
+    assert Placement.on((0, 1), (0, 1, 2), None, 1, "auto").front_end == (0, 1, 2)

@@ -45,7 +45,7 @@ STAGES = {"decode", "sift", "coding", "pooling", "classifier"}
 @pytest.fixture(scope="module")
 def shared(models: Path) -> Iterator[SharedPool]:
     """Two workers; each test leaves them ready for the next."""
-    with shared_pool(models, workers=2) as pool:
+    with shared_pool(models, workers=2, pin="always") as pool:
         yield pool
 
 
@@ -143,6 +143,7 @@ def test_workers_are_pinned_to_their_cores(shared: SharedPool) -> None:
         for worker in pool.state().workers:
             assert worker.pid is not None
             assert os.sched_getaffinity(worker.pid) == set(worker.cores)
+            assert worker.pinned
             assert worker.resident_bytes() > 1_000_000
 
     shared.run(use)
@@ -267,12 +268,46 @@ def test_a_job_that_runs_past_its_deadline_costs_its_worker(models: Path) -> Non
             with pytest.raises(DeadlineError, match="the job was running"):
                 await classify(pool)
             (obstacle,) = pool.state().obstacles()
-            assert obstacle.startswith("worker 0 (core ")
+            assert obstacle.startswith("worker 0 (")
             assert obstacle.endswith("is starting: a job ran for 1 s, the longest allowed")
             await until(lambda: all_ready(pool))
             assert pids(pool) != [hung]
 
     asyncio.run(use())
+
+
+# -- Workers that are not pinned --------------------------------------------------------------
+
+
+def test_workers_that_are_not_pinned_run_on_all_cores_and_say_so(
+    models: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def use() -> None:
+        async with running(models, workers=1, pin="never") as pool:
+            (worker,) = pool.state().workers
+            assert worker.pid is not None
+            assert os.sched_getaffinity(worker.pid) == set(allowed_cores())
+            assert pool.front_end_cores == allowed_cores()
+            assert str(worker) == "worker 0 (not pinned) is idle"
+
+    with caplog.at_level("INFO"):
+        asyncio.run(use())
+    assert "1 workers are ready: not pinned" in caplog.text
+
+
+def test_a_worker_that_somebody_moves_to_other_cores_is_not_called_pinned(
+    shared: SharedPool,
+) -> None:
+    async def use(pool: Pool) -> None:
+        worker = pool.state().workers[0]
+        assert worker.pid is not None
+        os.sched_setaffinity(worker.pid, allowed_cores())
+        try:
+            assert pool.state().workers[0].pinned is (worker.cores == allowed_cores())
+        finally:
+            os.sched_setaffinity(worker.pid, worker.cores)
+
+    shared.run(use)
 
 
 # -- Start and stop -------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from service.pool.state import PoolState, State, WorkerState
 
 
 def worker(state: State, reason: str = "", *cores: int, pid: int | None = None) -> WorkerState:
-    return WorkerState(1, cores or (3,), pid, state, reason, restarts=2)
+    return WorkerState(1, cores or (3,), pid is not None, pid, state, reason, restarts=2)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,22 @@ def worker(state: State, reason: str = "", *cores: int, pid: int | None = None) 
 )
 def test_a_worker_is_told_in_a_sentence(state: WorkerState, sentence: str) -> None:
     assert str(state) == sentence
+
+
+@pytest.mark.parametrize(
+    ("cores", "pinned", "pid", "place"),
+    [
+        ((3,), True, 7, "core 3"),
+        ((3,), False, None, "core 3"),  # as soon as it has a process
+        ((3, 4), False, 7, "not pinned"),  # the system forbids it
+        ((), False, 7, "not pinned"),
+        ((), False, None, "not pinned"),
+    ],
+)
+def test_a_worker_is_said_to_be_on_its_cores_only_if_it_is_pinned(
+    cores: tuple[int, ...], *, pinned: bool, pid: int | None, place: str
+) -> None:
+    assert WorkerState(1, cores, pinned, pid, "idle", "", 0).place == place
 
 
 def test_workers_that_take_jobs_or_will_in_a_moment_are_ready() -> None:
