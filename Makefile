@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 install = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt $(1) || \
     $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt $(1)
 # A variable, because of its commas.
-ALL := -e '.[trainer,test,bench]'
+ALL := -e '.[test,bench]'
 DATA ?= ../shared/data/caltech101
 BENCH_DATA ?= ../shared/data
 
@@ -68,7 +68,7 @@ $(VENV)/.uv: constraints.txt
 	@touch $@
 
 $(VENV)/.core: $(VENV)/.uv pyproject.toml
-	@$(call install,-e .)
+	@$(call install,-e '.[server]')
 	@touch $@
 
 $(VENV)/.all: $(VENV)/.uv pyproject.toml

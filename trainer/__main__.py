@@ -1,8 +1,24 @@
-"""Entry point of `python -m trainer`."""
+"""Entry point of `python -m trainer` and of the command `leafcode-trainer`."""
 
 import sys
 
-from trainer.cli import main
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Run one command; where its packages are missing, one sentence says how to get them."""
+    try:
+        from trainer.cli import main as run  # noqa: PLC0415
+
+        return run()
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in ("service", "trainer"):
+            raise  # not a missing package but a mistake of ours
+        sys.exit(
+            f"leafcode: {error.name} is not installed, which training needs: "
+            "make setup, or pip install 'leafcode[trainer]'"
+        )
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,8 +7,6 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +22,7 @@ from service.engine import Engine
 from service.settings import Settings
 from tests.support import bundles, pictures
 from tests.support.overload import ONE_WORKER, fill
-from tests.support.processes import DEADLINE_SECONDS, ROOT, Server, until, workers_of
+from tests.support.processes import DEADLINE_SECONDS, Server, until, workers_of
 
 PNG, JPEG = pictures.png(), pictures.jpeg(pictures.disc())
 BROKEN = pictures.truncated_jpeg()
@@ -257,13 +255,3 @@ def test_many_calls_share_one_asynchronous_client(server: Server, engine: Engine
         return [answer.predictions[0].label for answer in answers]
 
     assert set(asyncio.run(use())) == {engine.classify(PNG, 1)[0].label}
-
-
-def test_the_client_loads_no_web_framework_and_no_engine() -> None:
-    program = "import sys, service.client; print(*{name.partition('.')[0] for name in sys.modules})"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    loaded = set(done.stdout.split())
-    assert {"httpx", "numpy"} <= loaded
-    assert loaded.isdisjoint({"fastapi", "starlette", "uvicorn", "pydantic", "numba", "PIL"})
