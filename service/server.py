@@ -24,6 +24,7 @@ from service import __version__
 from service.app import create_app
 from service.errors import SettingsError
 from service.http.auth import Keys
+from service.http.closing import CloseLimits
 from service.http.protocol import HeaderLimits, LimitedProtocol
 from service.pool.cores import stay_on
 from service.pool.pool import Pool
@@ -41,11 +42,16 @@ def serve(settings: Settings) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     logger.info("leafcode %s starts", __version__)
     app = create_app(settings)
-    limits = HeaderLimits(settings.max_header_bytes, settings.header_timeout_seconds)
+    protocol = partial(
+        LimitedProtocol,
+        limits=HeaderLimits(settings.max_header_bytes, settings.header_timeout_seconds),
+        close_limits=CloseLimits.of(settings),
+        metrics=app.state.metrics,
+    )
     config = uvicorn.Config(
         app,
         # uvicorn only calls it, which its type does not say.
-        http=cast("Any", partial(LimitedProtocol, limits=limits, metrics=app.state.metrics)),
+        http=cast("Any", protocol),
         ws="none",
         lifespan="off",
         log_config=None,

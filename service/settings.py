@@ -125,6 +125,9 @@ class Settings(BaseSettings):
     min_body_rate: int = Field(
         1_000, ge=1, le=1_000_000_000, description="least bytes per second of a body, else 408"
     )
+    write_timeout_seconds: int = Field(
+        10, ge=1, le=3_600, description="longest time in which a client reads nothing of its answer"
+    )
     keep_alive_seconds: int = Field(
         5, ge=1, le=3_600, description="how long a connection may wait for its next request"
     )

@@ -127,6 +127,8 @@ class _LimitedBody:
             message = await self._receive()  # from memory, so that nothing can take long
         else:
             message = await self._timely()
+            if progress is not None and progress.error is not None:
+                raise progress.error
         self._complete = not message.get("more_body", False)
         self._count(len(message.get("body", b"")))
         return message

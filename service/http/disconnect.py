@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
+from service.engine import LeafcodeError
+
 __all__ = ["RequestProgress", "progress_of", "while_connected"]
 
 Result = TypeVar("Result")
@@ -22,13 +24,15 @@ _KEY = "leafcode.progress"
 class RequestProgress:
     """The state of one request's connection."""
 
-    __slots__ = ("_on_leave", "gone", "received")
+    __slots__ = ("_on_leave", "error", "gone", "received")
 
     def __init__(self, scope: Scope) -> None:
         self.received = False
         """Whether the last byte of the body is in memory."""
         self.gone = False
         """Whether the client has disconnected."""
+        self.error: LeafcodeError | None = None
+        """Why the rest of the body cannot be read."""
         self._on_leave: Callable[[], Any] | None = None
         scope[_KEY] = self
 

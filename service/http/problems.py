@@ -109,7 +109,7 @@ _TABLE: dict[type[Exception], _Kind] = {
 }
 
 
-REASONS = ("client-gone", *(kind.slug for kind in _TABLE.values()))
+REASONS = ("client-gone", "unread-answer", *(kind.slug for kind in _TABLE.values()))
 """Why requests are rejected, in one word each; metrics start all of them at zero."""
 
 

@@ -1,9 +1,10 @@
 """uvicorn's HTTP protocol with limits on the headers of a request.
 
 uvicorn waits for headers for ever and takes as many as come. This is its protocol with a
-time limit and a size limit on them; what it rejects is answered with a problem document
-and the connection is closed. Bodies are limited in `body.py`, except what is left of one whose
-request was answered early: that may not take longer than headers may.
+time limit and a size limit on them, and on the trailers of a chunked body; what it rejects is
+answered with a problem document, behind the answers to what came before, and the connection is
+closed. Bodies are limited in `body.py`, except what is left of one whose request was answered
+early: that may not take longer than headers may.
 """
 
 import asyncio
@@ -12,19 +13,27 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from starlette.types import Scope
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from service.engine import LeafcodeError
-from service.errors import InvalidRequestError, OversizedHeadersError, SlowHeadersError
+from service.errors import (
+    InvalidRequestError,
+    OverloadedError,
+    OversizedHeadersError,
+    SlowHeadersError,
+)
+from service.http.closing import ClosingProtocol
 from service.http.disconnect import RequestProgress
 from service.http.problems import answer, describe, reason
-from service.observability.metrics import Metrics
 
 __all__ = ["HeaderLimits", "LimitedProtocol"]
 
 logger = logging.getLogger(__name__)
 
 _MAX_HEADERS = 100
+# Requests that one connection may send ahead; more of them could come in a single read.
+_MAX_AHEAD = 100
 # "100 Continue", which a client waits for before it sends its body.
 _INTERIM = b"HTTP/1.1 1"
 
@@ -37,18 +46,19 @@ class HeaderLimits:
     timeout: float
 
 
-class LimitedProtocol(HttpToolsProtocol):
+class LimitedProtocol(ClosingProtocol):
     """uvicorn's HTTP protocol with limits on headers."""
 
-    def __init__(self, *, limits: HeaderLimits, metrics: Metrics, **rest: Any) -> None:
+    def __init__(self, *, limits: HeaderLimits, **rest: Any) -> None:
         super().__init__(**rest)
         self._limits = limits
-        self._metrics = metrics
         self._timer: asyncio.TimerHandle | None = None
         self._in_headers = False
         self._head_bytes = 0
+        """Bytes of headers, or between the chunks of a body, in earlier reads."""
         self._chunk_bytes = 0
         self._mixed = False
+        """Whether the last read had more than bytes of headers, or between chunks."""
         self._rejection: LeafcodeError | None = None
         self._progress: RequestProgress | None = None
 
@@ -67,20 +77,20 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse, then look at what is still missing."""
+        if self._deaf:
+            self.discard(data)
+            return
         self._mixed = False
         self._chunk_bytes = len(data)
         super().data_received(data)
-        if self.transport.is_closing():
+        if self._deaf or self.transport.is_closing():
             return
-        if self._in_headers:
-            # A single endless header is no header yet, so that only this sees it. Bytes
-            # that came with the end of another request may be that one's.
-            self._head_bytes += 0 if self._mixed else len(data)
-            if self._head_bytes > self._limits.max_bytes:
-                self._reject(self._oversized())
-            elif self._timer is None:
-                self._arm()
-        elif self._between_requests() and self._timer is None:
+        # A single endless header, or trailer, is none yet, so that only this sees it. Bytes
+        # that came with others may be those.
+        self._head_bytes = 0 if self._mixed else self._head_bytes + len(data)
+        if self._head_bytes > self._limits.max_bytes:
+            self._reject(self._oversized())
+        elif self._timer is None and (self._in_headers or self._between_requests()):
             self._arm()
 
     def on_message_begin(self) -> None:
@@ -93,30 +103,59 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """A request whose headers are in order starts."""
         self._check_headers()
-        self._in_headers = False
+        self._in_headers, self._head_bytes, self._mixed = False, 0, True
         self._disarm()
         before, self._progress = self.cycle, RequestProgress(cast("Scope", self.scope))
         super().on_headers_complete()
+        # The request has its headers; from here on uvicorn collects trailers, which nobody reads.
+        self.headers = []
         # The answer to HEAD has nothing that could follow its headers.
         if self.cycle is not None and self.cycle is not before and self.scope["method"] != "HEAD":
-            self.cycle.transport = cast("asyncio.Transport", _JoinedWrites(self.transport))
+            self.cycle.transport = cast("asyncio.Transport", _JoinedWrites(self))
+
+    def on_body(self, body: bytes) -> None:
+        """Some of a body; what uvicorn does, without a question about WebSockets."""
+        self._mixed = True
+        if self.cycle.response_complete:
+            return
+        self.cycle.body += body
+        if len(self.cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        self.cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         """A request ends; what follows it is another one's."""
+        if self.headers:
+            self._check_headers()
         self._mixed = True
         if self._progress is not None:
             self._progress.received = True
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        """Reject what could not be read, now that everything before it is answered."""
+        super().on_response_complete()
+        if self._rejection is not None and self._between_requests():
+            self._answer(self._rejection)
+
     def send_400_response(self, msg: str) -> None:
         """What the parser could not read, or what a callback rejected."""
         self._reject(self._rejection or InvalidRequestError(msg.rstrip(".").lower()))
 
+    def expects_more(self) -> bool:
+        """Whether the client is in the middle of a request."""
+        return self._in_headers or self.cycle.more_body
+
     def _check_headers(self) -> None:
-        """Reject more headers, or more bytes of them, than allowed."""
+        """Reject more headers or trailers, or more bytes of them, than allowed."""
         if len(self.headers) > _MAX_HEADERS:
             self._rejection = OversizedHeadersError(
                 f"the request has more than {_MAX_HEADERS} headers, the most allowed"
+            )
+            raise self._rejection
+        if len(self.pipeline) >= _MAX_AHEAD:
+            self._rejection = OverloadedError(
+                f"more than {_MAX_AHEAD} requests wait on this connection, the most allowed", 1
             )
             raise self._rejection
         # Counted only if more than that came in all: most requests are small, body included.
@@ -158,7 +197,28 @@ class LimitedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _reject(self, error: LeafcodeError) -> None:
+        """Read no further; the answer goes behind those to earlier requests."""
+        self._rejection, self._deaf = error, True
+        self._disarm()
+        self.flow.pause_reading()
+        if self._in_headers:
+            if self._between_requests():
+                self._answer(error)
+        elif self._between_requests():
+            # The rest of a request that was answered before it was complete.
+            self.finish(expecting=True)
+        else:
+            # The request that is at work: whoever reads its body will find out.
+            self._rejection = None
+            self.cycle.keep_alive = False
+            if self._progress is not None:
+                self._progress.error = error
+            self.cycle.message_event.set()
+
+    def _answer(self, error: LeafcodeError) -> None:
         """Answer by hand, because there is no request yet; then hang up."""
+        if self.transport.is_closing():
+            return
         problem = describe(error)
         fields = {"reason": reason(problem), "status": problem.status}
         logger.info("a connection was rejected: %s", error, extra={"fields": fields})
@@ -167,7 +227,7 @@ class LimitedProtocol(HttpToolsProtocol):
         head = [STATUS_LINE[problem.status]]
         head += [name + b": " + value + b"\r\n" for name, value in response.raw_headers]
         self.transport.write(b"".join([*head, b"\r\n", bytes(response.body)]))
-        self.transport.close()
+        self.finish(expecting=True)
 
 
 class _JoinedWrites:
@@ -176,8 +236,9 @@ class _JoinedWrites:
     Written apart they are two system calls, two packets and two wake-ups of the client.
     """
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
+    def __init__(self, protocol: LimitedProtocol) -> None:
+        self._protocol = protocol
+        self._transport = protocol.transport
         self._head = b""
         self._begun = False
 
@@ -197,4 +258,4 @@ class _JoinedWrites:
         """End the connection once all is written."""
         if self._head:
             self._transport.write(self._head)
-        self._transport.close()
+        self._protocol.finish(expecting=self._protocol.expects_more())

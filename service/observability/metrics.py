@@ -107,6 +107,10 @@ class Metrics:
         self._requests.labels("none", str(status)).inc()
         self._rejections.labels(reason).inc()
 
+    def count_closed_connection(self, reason: str) -> None:
+        """One connection that was closed without an answer, or in the middle of one."""
+        self._rejections.labels(reason).inc()
+
     def page(self, accept: str) -> tuple[bytes, str]:
         """All numbers in the format that `accept` asks for, and its content type."""
         self._add_up()

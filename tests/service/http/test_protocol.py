@@ -2,16 +2,19 @@
 
 import json
 import socket
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
+import requests
 
 from tests.support import pictures
 from tests.support.metrics_page import metrics, value
-from tests.support.processes import DEADLINE_SECONDS, Server
+from tests.support.processes import DEADLINE_SECONDS, Server, until
 
 PNG = pictures.png()
 LIMITS = {
@@ -20,8 +23,12 @@ LIMITS = {
     "min-body-rate": "1000",
     "keep-alive-seconds": "2",
     "max-header-bytes": "4000",
+    "max-body-bytes": "1000000",
+    "write-timeout-seconds": "1",
 }
 START = b"POST /v1/classify HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = START + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
+CLASSIFY = START + f"Content-Length: {len(PNG)}\r\n\r\n".encode() + PNG
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +39,13 @@ def strict(models: Path) -> Iterator[Server]:
         yield running
 
 
-def connect(server: Server) -> socket.socket:
+def address(server: Server) -> tuple[str, int]:
     host, port = server.url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), DEADLINE_SECONDS)
+    return host, int(port)
+
+
+def connect(server: Server) -> socket.socket:
+    return socket.create_connection(address(server), DEADLINE_SECONDS)
 
 
 def until_closed(connection: socket.socket) -> bytes:
@@ -76,6 +87,28 @@ def problem(answer: bytes) -> tuple[int, str]:
             START + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
             (400, "invalid-request"),
         ),
+        (CHUNKED + b"X-Endless: " + b"x" * 500_000, (431, "oversized-headers")),
+        (CHUNKED + b"X-Long: " + b"x" * 4_000 + b"\r\n\r\n", (431, "oversized-headers")),
+        (CHUNKED + b"X: y\r\n" * 200 + b"\r\n", (431, "oversized-headers")),
+        (START + b"Transfer-Encoding: chunked\r\n\r\nnonsense", (400, "invalid-request")),
+    ],
+    ids=[
+        "nothing",
+        "half a method",
+        "half of the headers",
+        "no body",
+        "half a body",
+        "half a chunked body",
+        "an endless header",
+        "a long header",
+        "an endless path",
+        "many headers",
+        "no HTTP",
+        "two lengths",
+        "an endless trailer",
+        "a long trailer",
+        "many trailers",
+        "no chunk",
     ],
 )
 def test_a_bad_connection_is_answered_and_closed(
@@ -139,11 +172,39 @@ def test_an_idle_connection_is_closed_without_a_word(strict: Server) -> None:
 
 
 def test_requests_may_follow_each_other_without_waiting(strict: Server) -> None:
-    body = START + f"Content-Length: {len(PNG)}\r\n\r\n".encode() + PNG
-    last = body.replace(b"Host: x", b"Host: x\r\nConnection: close")
+    last = CLASSIFY.replace(b"Host: x", b"Host: x\r\nConnection: close")
     with closing(connect(strict)) as connection:
-        connection.sendall(body * 4 + last)
+        connection.sendall(CLASSIFY * 4 + last)
         assert until_closed(connection).count(b"HTTP/1.1 200 ") == 5
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        (START + b"X-Long: " + b"x" * 4_000 + b"\r\n\r\n", (431, "oversized-headers")),
+        (START + b"X-Endless: " + b"x" * 300_000, (431, "oversized-headers")),
+        (b"hello\r\n\r\n", (400, "invalid-request")),
+        (CHUNKED + b"X-Long: " + b"x" * 4_000 + b"\r\n\r\n", (431, "oversized-headers")),
+    ],
+    ids=["a long header", "an endless header", "no HTTP", "a long trailer"],
+)
+def test_a_rejection_waits_for_the_answers_before_it(
+    strict: Server, second: bytes, expected: tuple[int, str]
+) -> None:
+    with closing(connect(strict)) as connection:
+        connection.sendall(CLASSIFY * 2 + second)
+        received = until_closed(connection)
+    *answers, last = [b"HTTP/1.1 " + answer for answer in received.split(b"HTTP/1.1 ")[1:]]
+    assert [answer[:13] for answer in answers] == [b"HTTP/1.1 200 "] * 2
+    assert problem(last) == expected
+
+
+def test_a_connection_takes_a_bounded_number_of_requests_ahead(strict: Server) -> None:
+    with closing(connect(strict)) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 1_000)
+        received = until_closed(connection)
+    assert 0 < received.count(b"HTTP/1.1 200 ") <= 1_000
+    assert problem(received[received.rindex(b"HTTP/1.1 ") :]) == (429, "overloaded")
 
 
 def test_a_body_with_a_content_encoding_is_refused(strict: Server) -> None:
@@ -160,10 +221,9 @@ def test_a_stalled_body_does_not_hinder_others(strict: Server) -> None:
 
 
 def test_an_answer_is_written_in_one_piece(strict: Server) -> None:
-    request = START + f"Content-Length: {len(PNG)}\r\n\r\n".encode() + PNG
     with closing(connect(strict)) as connection:
         for _ in range(20):
-            connection.sendall(request)
+            connection.sendall(CLASSIFY)
             head, _, body = connection.recv(65_536).partition(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 200 ")
             assert json.loads(body)["predictions"]
@@ -195,3 +255,58 @@ def test_every_kind_of_answer_comes_whole(strict: Server, line: bytes, status: i
     assert int(head.split()[1]) == status
     length = int(dict(field.split(b": ") for field in head.split(b"\r\n")[1:])[b"content-length"])
     assert len(body) == (0 if line.startswith(b"HEAD") else length)
+
+
+# More than the system keeps for a connection, so that the answer is there before it is sent.
+LARGE = b"x" * 20_000_000
+REJECTED = [
+    ("/v1/classify", LARGE, {}, 413),
+    ("/v1/classify", LARGE[:900_000], {"Content-Encoding": "gzip"}, 415),
+    ("/nowhere", LARGE, {}, 404),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status"), REJECTED, ids=["too large", "encoded", "unknown path"]
+)
+def test_urllib_sees_why_its_body_was_rejected(
+    strict: Server, path: str, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    # It asks for "Connection: close" and sends all of the body before it reads.
+    request = urllib.request.Request(f"{strict.url}{path}", body, headers)
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        urllib.request.urlopen(request, timeout=DEADLINE_SECONDS)
+    assert raised.value.code == status
+    assert json.load(raised.value)["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status"), REJECTED, ids=["too large", "encoded", "unknown path"]
+)
+def test_requests_sees_why_its_body_was_rejected(
+    strict: Server, path: str, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    url = f"{strict.url}{path}"
+    answer = requests.post(url, body, headers=headers, timeout=DEADLINE_SECONDS)
+    assert answer.json()["status"] == status
+
+
+def test_a_client_that_sends_on_sees_why_its_headers_were_rejected(strict: Server) -> None:
+    with closing(connect(strict)) as connection:
+        connection.sendall(START + b"X-Long: " + b"x" * 4_000 + b"\r\n\r\n" + LARGE[:2_000_000])
+        assert problem(until_closed(connection)) == (431, "oversized-headers")
+
+
+def test_a_client_that_reads_nothing_of_its_answer_is_disconnected(strict: Server) -> None:
+    before = value(metrics(strict.url), "rejections_total", reason="unread-answer")
+    with closing(socket.socket()) as connection:
+        # Little room for an answer on this side, so that most of it stays on the other.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        connection.settimeout(DEADLINE_SECONDS)
+        connection.connect(address(strict))
+        question = b"GET /docs/assets/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n"
+        connection.sendall(question * 8)
+        until(
+            lambda: value(metrics(strict.url), "rejections_total", reason="unread-answer") > before
+        )
+        assert len(until_closed(connection)) < 1_000_000

@@ -8,6 +8,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
+from service.http.closing import CloseLimits
 from service.http.disconnect import RequestProgress, progress_of, while_connected
 from service.http.problems import REASONS
 from service.http.protocol import HeaderLimits, LimitedProtocol
@@ -16,7 +17,8 @@ from tests.support.virtual_time import on_virtual_time, settle
 
 HEADERS = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
 LIMITS = HeaderLimits(max_bytes=4_000, timeout=10)
-KEEP_ALIVE = 60
+CLOSE_LIMITS = CloseLimits(drain_bytes=1_000, drain_timeout=5, write_timeout=20)
+KEEP_ALIVE = 1_000
 
 
 class Transport(asyncio.Transport):
@@ -26,6 +28,8 @@ class Transport(asyncio.Transport):
         super().__init__()
         self.written = b""
         self.closed = False
+        self.half_closed = False
+        self.unsent = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += data
@@ -35,6 +39,18 @@ class Transport(asyncio.Transport):
 
     def close(self) -> None:
         self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def write_eof(self) -> None:
+        self.half_closed = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Tests say when the system does not take an answer."""
 
     def pause_reading(self) -> None:
         """Nothing comes by itself."""
@@ -81,6 +97,7 @@ def connect(application: Application) -> tuple[LimitedProtocol, Transport]:
         server_state=ServerState(),
         app_state={},
         limits=LIMITS,
+        close_limits=CLOSE_LIMITS,
         metrics=Metrics(REASONS),
         _loop=asyncio.get_running_loop(),
     )
@@ -109,7 +126,7 @@ async def test_headers_that_begin_and_never_end_are_answered_in_time() -> None:
     assert transport.statuses == [b"204"]
     await asyncio.sleep(0.2)
     assert transport.statuses == [b"204", b"408"]
-    assert transport.closed
+    assert transport.half_closed
 
 
 @on_virtual_time
@@ -132,6 +149,17 @@ async def test_a_body_is_received_when_its_last_byte_is_there() -> None:
     assert not progress.received
     protocol.data_received(b"dy")
     assert progress.received
+
+
+@on_virtual_time
+async def test_a_trailer_is_no_header_of_the_request() -> None:
+    application = Application()
+    protocol, transport = connect(application)
+    protocol.data_received(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+    protocol.data_received(b"0\r\nAuthorization: Bearer x\r\n\r\n")
+    await settle()
+    assert transport.statuses == [b"204"]
+    assert application.scopes[0]["headers"] == [(b"transfer-encoding", b"chunked")]
 
 
 @on_virtual_time
@@ -159,3 +187,75 @@ async def test_work_is_not_begun_for_a_client_that_is_gone_already() -> None:
     with pytest.raises(ClientDisconnect):
         await while_connected(scope, work(), queued=True)
     assert not begun
+
+
+EARLY = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\nConnection: close\r\n\r\n"
+
+
+class Early(Application):
+    """Answers 204 without reading the body."""
+
+    async def __call__(self, _: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+@on_virtual_time
+async def test_what_comes_behind_the_last_answer_is_discarded_for_a_while() -> None:
+    protocol, transport = connect(Early())
+    protocol.data_received(EARLY)
+    await settle()
+    assert transport.statuses == [b"204"]
+    assert (transport.half_closed, transport.closed) == (True, False)
+    protocol.data_received(b"x" * CLOSE_LIMITS.drain_bytes)
+    await asyncio.sleep(CLOSE_LIMITS.drain_timeout - 0.1)
+    assert not transport.closed
+    await asyncio.sleep(0.2)
+    assert transport.closed
+
+
+@on_virtual_time
+async def test_a_bounded_number_of_bytes_is_discarded_behind_the_last_answer() -> None:
+    protocol, transport = connect(Early())
+    protocol.data_received(EARLY)
+    await settle()
+    protocol.data_received(b"x" * (CLOSE_LIMITS.drain_bytes + 1))
+    assert transport.closed
+
+
+@on_virtual_time
+async def test_a_connection_is_closed_at_once_behind_the_answer_to_a_whole_request() -> None:
+    protocol, transport = connect(Early())
+    protocol.data_received(EARLY + b"x" * 5_000)
+    await settle()
+    assert transport.statuses == [b"204"]
+    assert transport.closed
+
+
+@on_virtual_time
+async def test_an_answer_is_given_up_when_its_client_reads_nothing_of_it() -> None:
+    protocol, transport = connect(Application())
+    protocol.data_received(HEADERS + b"body")
+    await settle()
+    transport.unsent = 1_000
+    protocol.pause_writing()
+    await asyncio.sleep(CLOSE_LIMITS.write_timeout - 0.1)
+    assert not transport.closed
+    await asyncio.sleep(0.2)
+    assert transport.closed
+
+
+@on_virtual_time
+async def test_an_answer_may_be_read_slowly() -> None:
+    protocol, transport = connect(Application())
+    protocol.data_received(HEADERS + b"body")
+    await settle()
+    for unsent in range(10, 0, -1):
+        transport.unsent = unsent
+        if unsent == 10:
+            protocol.pause_writing()
+        await asyncio.sleep(CLOSE_LIMITS.write_timeout * 0.9)
+    assert not transport.closed
+    protocol.resume_writing()
+    await asyncio.sleep(CLOSE_LIMITS.write_timeout * 2)
+    assert not transport.closed
