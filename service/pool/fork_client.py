@@ -21,10 +21,15 @@ __all__ = ["ForkClient"]
 logger = logging.getLogger(__name__)
 
 _LINE_BYTES = 65_536
+_PING_SECONDS = 1.0
+# One that leaves a ping unanswered for longer hangs: nobody could be forked, ended or reaped.
+_SILENCE_TIMEOUT = 5.0
+# A start may compile all kernels, on a slow machine too.
+_START_TIMEOUT = 300.0
 
 
 class ForkClient:
-    """One fork server at a time; a lost one is replaced when the next worker is needed.
+    """One fork server at a time; one that is lost or hangs is replaced with the next worker.
 
     `log_config` is for `logging.config.dictConfig` in the fork server and its workers.
     """
@@ -38,6 +43,10 @@ class ForkClient:
         self._buffer = b""
         self._answer: asyncio.Future[dict[str, Any]] | None = None
         self._ends: dict[int, asyncio.Future[int | None]] = {}
+        # Workers that the fork server was asked to kill and has not reported the end of.
+        self._condemned: set[int] = set()
+        self._unanswered_pings = 0
+        self._heartbeat: asyncio.TimerHandle | None = None
         self._turn = asyncio.Lock()
 
     async def start(self) -> None:
@@ -59,13 +68,12 @@ class ForkClient:
 
     def kill(self, pid: int) -> None:
         """End a worker at once, whatever it does."""
-        if self._control is not None:
-            # It kills only children that it has not reaped: a recycled number is never hit.
-            with contextlib.suppress(OSError):
-                self._control.send(json.dumps({"kill": pid}).encode() + b"\n")
-        else:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        if self._control is None:
+            _kill(pid)
+            return
+        # It kills only children that it has not reaped: a recycled number is never hit.
+        self._condemned.add(pid)
+        self._send({"kill": pid})
 
     async def ended(self, pid: int) -> int | None:
         """Wait for the end of a worker: its exit code, minus the signal, or None if unknown."""
@@ -77,15 +85,26 @@ class ForkClient:
     async def stop(self) -> None:
         """End the fork server and every worker that is left."""
         self._disconnect()
+        if self._process is None:
+            return
+        if not self._ready:
+            self._process.kill()  # it may compile for long, and has no workers yet
+        try:
+            await asyncio.to_thread(self._process.wait, _SILENCE_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            # It hangs. Its workers first, whose numbers are theirs as long as it lives.
+            for pid in self._ends:
+                _kill(pid)
+            await self._end_process()
+        self._process = None
+
+    async def _end_process(self) -> None:
         if self._process is not None:
-            if not self._ready:
-                self._process.kill()  # it may compile for long, and has no workers yet
+            self._process.kill()
             await asyncio.to_thread(self._process.wait)
-            self._process = None
 
     async def _start(self) -> None:
-        if self._process is not None:
-            await asyncio.to_thread(self._process.wait)
+        await self._end_process()
         self._ready = False
         ours, theirs = socket.socketpair()
         with theirs:
@@ -99,8 +118,31 @@ class ForkClient:
         ours.settimeout(0)
         self._control = ours
         asyncio.get_running_loop().add_reader(ours, self._on_readable)
-        await self._ask()
+        try:
+            await asyncio.wait_for(self._ask(), _START_TIMEOUT)
+        except TimeoutError as error:
+            self._disconnect()
+            message = f"the fork server was not ready within {_START_TIMEOUT:.0f} s"
+            raise WorkerLostError(message) from error
         self._ready = True
+        self._beat()
+
+    def _beat(self) -> None:
+        """Ping the fork server, again and again; replace one that hangs."""
+        # Pings are counted, not timed: after a stall of ours its answer may be still unread.
+        if self._unanswered_pings * _PING_SECONDS >= _SILENCE_TIMEOUT:
+            logger.error("the fork server has left %d pings unanswered", self._unanswered_pings)
+            self._on_lost()
+            return
+        self._unanswered_pings += 1
+        self._send({"ping": True})
+        self._heartbeat = asyncio.get_running_loop().call_later(_PING_SECONDS, self._beat)
+
+    def _send(self, request: dict[str, object]) -> None:
+        """Send a request that has no answer of its own; a hung server's socket may be full."""
+        if self._control is not None:
+            with contextlib.suppress(OSError):
+                self._control.send(json.dumps(request).encode() + b"\n")
 
     async def _ask(self, line: bytes = b"", descriptor: int | None = None) -> dict[str, Any]:
         """Send a line, if any, and wait for the next answer."""
@@ -125,7 +167,11 @@ class ForkClient:
             self._on_news(json.loads(line))
 
     def _on_news(self, news: dict[str, Any]) -> None:
+        if "pong" in news:
+            self._unanswered_pings = 0
+            return
         if "ended" in news:
+            self._condemned.discard(news["ended"])
             end = self._ends.get(news["ended"])
             if end is not None:
                 end.set_result(news["code"])
@@ -136,20 +182,33 @@ class ForkClient:
             self._answer.set_result(news)
 
     def _on_lost(self) -> None:
-        """The fork server died: its workers live on, but how they end is not known any more."""
-        logger.error("the fork server ended; another one is started with the next worker")
+        """It died or hangs: its workers live on, but how they end is not known any more."""
+        logger.error("the fork server is lost; another one is started with the next worker")
         self._disconnect()
+        for pid in self._condemned:
+            _kill(pid)
+        self._condemned.clear()
+        if self._process is not None:
+            self._process.kill()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(WorkerLostError("the fork server ended"))
+            self._answer.set_exception(WorkerLostError("the fork server was lost"))
         for end in self._ends.values():
             if not end.done():
                 end.set_result(None)
 
     def _disconnect(self) -> None:
         control, self._control, self._buffer = self._control, None, b""
+        self._unanswered_pings = 0
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
         if control is not None:
             asyncio.get_running_loop().remove_reader(control)
             control.close()
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _environment(threads: int) -> dict[str, str]:

@@ -87,6 +87,9 @@ class ForkServer:
         return bool(data)
 
     def _obey(self, request: dict[str, Any]) -> None:
+        if "ping" in request:
+            self._report(pong=True)
+            return
         if "kill" in request:
             # Not reaped yet, so that the number cannot belong to another process.
             if request["kill"] in self._children:

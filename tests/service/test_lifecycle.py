@@ -20,18 +20,12 @@ from tests.support.processes import (
     Server,
     children_of,
     environment,
+    is_alive,
     until,
     workers_of,
 )
 
 PNG = pictures.png()
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
 
 
 @pytest.fixture(scope="module")

@@ -52,6 +52,14 @@ def _below(pid: int, parents: dict[int, list[int]]) -> list[int]:
     return [below for child in parents.get(pid, []) for below in (child, *_below(child, parents))]
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process runs, which one that ended and is not yet waited for does not."""
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
 class Server:
     """`python -m service serve` on a port that the system chose; `url` once it is ready.
 

@@ -11,13 +11,14 @@ import pytest
 
 from service.engine import BundleError, Engine
 from service.errors import WorkerLostError
+from service.pool import fork_client
 from service.pool.fork_client import ForkClient
 from service.pool.frames import Fields, Frame, Kind
 from service.pool.worker import WorkerPlan
 from service.pool.worker_process import WorkerProcess
 from tests.support import pictures
 from tests.support.fake_workers import plan
-from tests.support.processes import DEADLINE_SECONDS, children_of
+from tests.support.processes import DEADLINE_SECONDS, children_of, is_alive
 
 Test = Callable[[ForkClient], Coroutine[Any, Any, None]]
 Run = Callable[[Test], None]
@@ -142,13 +143,77 @@ def test_workers_start_side_by_side(run: Run) -> None:
     run(use)
 
 
+def fork_server_of(worker: WorkerProcess) -> int:
+    (found,) = (pid for pid in children_of(os.getpid()) if worker.pid in children_of(pid))
+    return found
+
+
+def test_a_fork_server_that_hangs_is_replaced_and_what_it_was_asked_to_kill_is_killed(
+    run: Run,
+) -> None:
+    async def use(forks: ForkClient) -> None:
+        hung, well = await start(forks), await start(forks)
+        first = fork_server_of(hung)
+        os.kill(hung.pid, signal.SIGSTOP)
+        os.kill(first, signal.SIGSTOP)
+        hung.kill()
+        with pytest.raises(WorkerLostError, match="the fork server was lost"):
+            await start(forks)
+        replacement = await start(forks)
+        assert fork_server_of(replacement) != first
+        assert not is_alive(first)
+        assert not is_alive(hung.pid)
+        await well.ping(DEADLINE_SECONDS)
+        assert await well.end() is None
+        assert await replacement.end() in ENDED
+
+    run(use)
+
+
+def test_a_fork_server_that_does_not_get_ready_is_given_up_and_the_next_worker_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def use() -> None:
+        forks = ForkClient(1, None)
+        monkeypatch.setattr(fork_client, "_START_TIMEOUT", 0.001)
+        with pytest.raises(WorkerLostError, match="the fork server was not ready within 0 s"):
+            await start(forks)
+        monkeypatch.undo()
+        worker = await start(forks)
+        await worker.ping(DEADLINE_SECONDS)
+        await worker.end()
+        await forks.stop()
+
+    before = children_of(os.getpid())
+    asyncio.run(use())
+    assert children_of(os.getpid()) == before
+
+
+def test_stopping_ends_a_fork_server_that_hangs_and_its_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fork_client, "_SILENCE_TIMEOUT", 0.1)
+
+    async def use() -> None:
+        forks = ForkClient(1, None)
+        worker = await start(forks)
+        for pid in (worker.pid, fork_server_of(worker)):
+            os.kill(pid, signal.SIGSTOP)
+        await forks.stop()
+        assert not is_alive(worker.pid)
+        await worker.closed
+
+    before = children_of(os.getpid())
+    asyncio.run(use())
+    assert children_of(os.getpid()) == before
+
+
 def test_a_lost_fork_server_is_replaced_with_the_next_worker_and_its_workers_live_on(
     run: Run,
 ) -> None:
     async def use(forks: ForkClient) -> None:
         orphan = await start(forks)
-        (fork_server,) = (pid for pid in children_of(os.getpid()) if orphan.pid in children_of(pid))
-        os.kill(fork_server, signal.SIGKILL)
+        os.kill(fork_server_of(orphan), signal.SIGKILL)
         await orphan.ping(DEADLINE_SECONDS)
         # How it ends is not known any more.
         assert await orphan.end() is None
