@@ -17,6 +17,7 @@ from service.http.body import BodyLimits, LimitBodies
 from service.http.in_flight import InFlight, RequestCount
 from service.http.problems import REASONS, install_handlers
 from service.http.request_log import RequestLog
+from service.observability.ended_requests import EndedRequests
 from service.observability.logs import log_config
 from service.observability.metrics import Metrics, PoolCollector
 from service.observability.tracing import Tracing
@@ -73,6 +74,7 @@ def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
     )
     app.openapi = partial(complete_openapi, app, _DIRECT_ROUTERS, settings)  # type: ignore[method-assign]
     app.state.metrics = Metrics(REASONS)
+    app.state.ended_requests = EndedRequests(app.state.metrics)
     for router in _ROUTERS:
         app.include_router(router)
     install_handlers(app)
@@ -106,7 +108,7 @@ def _add_middleware(
             allow_headers=["*"],
             expose_headers=["X-Request-Id", "Server-Timing", "Retry-After"],
         )
-    app.add_middleware(RequestLog, metrics=app.state.metrics, tracing=tracing)
+    app.add_middleware(RequestLog, ended=app.state.ended_requests, tracing=tracing)
 
 
 @asynccontextmanager
@@ -132,4 +134,5 @@ async def _lifespan(
     finally:
         await reloader.stop()
         await pool.stop()
+        app.state.ended_requests.flush()
         await asyncio.to_thread(tracing.stop)

@@ -9,32 +9,28 @@ import logging
 import random
 import re
 import time
-from urllib.parse import quote
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.problems import respond
-from service.observability.metrics import Metrics
-from service.observability.request_record import RequestRecord, open_record
+from service.observability.ended_requests import EndedRequests
+from service.observability.request_record import CLIENT_GONE, RequestRecord, open_record
 from service.observability.tracing import Tracing
 
 __all__ = ["RequestLog"]
 
 logger = logging.getLogger(__name__)
 
-# What nginx calls a client that closed the connection before there was an answer.
-_CLIENT_GONE = 499
-_LINE = "%s %s %s %.1f ms id=%s"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class RequestLog:
     """Takes or makes the request id, times, counts and logs the request, answers for bugs."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, tracing: Tracing) -> None:
+    def __init__(self, app: ASGIApp, ended: EndedRequests, tracing: Tracing) -> None:
         self.app = app
-        self.metrics = metrics
+        self.ended = ended
         self.tracing = tracing if tracing.active else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,7 +61,7 @@ class RequestLog:
         try:
             await self.app(scope, receive, send_recorded)
         except ClientDisconnect:
-            record.status, record.reason = record.status or _CLIENT_GONE, "client-gone"
+            record.status, record.reason = record.status or CLIENT_GONE, "client-gone"
         except Exception as error:
             logger.exception("request id=%s failed", record.request_id)
             response = respond(scope, error)
@@ -75,10 +71,9 @@ class RequestLog:
             self._finish(scope, record, time.perf_counter() - start)
 
     def _finish(self, scope: Scope, record: RequestRecord, seconds: float) -> None:
-        route = _route(scope)
-        self.metrics.count(route, seconds, record)
-        if logger.isEnabledFor(logging.INFO):
-            _log(scope, route, record, seconds)
+        record.method, record.path, record.route = scope["method"], scope["path"], _route(scope)
+        record.seconds, record.ended = seconds, time.time()
+        self.ended.add(record)
 
 
 def _request_id(scope: Scope) -> str:
@@ -95,31 +90,3 @@ def _request_id(scope: Scope) -> str:
 def _route(scope: Scope) -> str:
     """The template of the route that answered; one word for all that none did."""
     return getattr(scope.get("route"), "path", "none")
-
-
-def _log(scope: Scope, route: str, record: RequestRecord, seconds: float) -> None:
-    # The path arrives decoded; quoted again, a line feed in it cannot forge a log line.
-    path = route if scope["path"] == route else quote(scope["path"])
-    fields: dict[str, object] = {
-        "request_id": record.request_id,
-        "method": scope["method"],
-        "path": path,
-        "route": route,
-        "status": record.status,
-        "bytes_in": record.bytes_in,
-        "bytes_out": record.bytes_out,
-        "ms": record.milliseconds(seconds),
-    }
-    if record.model is not None:
-        fields |= {"model": record.model.name, "model_version": record.model.version}
-    if record.reason:
-        fields["reason"] = record.reason
-    if record.trace_id:
-        fields["trace_id"] = record.trace_id
-    outcome = "went away" if record.status == _CLIENT_GONE else record.status
-    arguments = (scope["method"], path, outcome, seconds * 1e3, record.request_id)
-    # Not `logger.info`, which looks for its caller and takes twice as long.
-    line = logger.makeRecord(
-        logger.name, logging.INFO, "", 0, _LINE, arguments, None, extra={"fields": fields}
-    )
-    logger.handle(line)

@@ -14,7 +14,10 @@ from starlette.types import Scope
 from service.engine import Manifest
 from service.pool.job import Timings
 
-__all__ = ["RequestRecord", "observe", "open_record", "record_of"]
+__all__ = ["CLIENT_GONE", "RequestRecord", "observe", "open_record", "record_of"]
+
+CLIENT_GONE = 499
+"""The status of a request whose client left before there was an answer, as nginx has it."""
 
 _KEY = "record"
 
@@ -38,12 +41,22 @@ class RequestRecord:
     stages: dict[str, float] = field(default_factory=dict)
     """Milliseconds by stage, see `observe`."""
 
-    def milliseconds(self, total: float) -> dict[str, float]:
-        """Time by stage, and in all: `total` seconds have passed since the first byte."""
-        return {**self.stages, "total": round(total * 1e3, 3)}
+    # What is known at the end.
+    method: str = ""
+    path: str = ""
+    route: str = ""
+    """The template of the route that answered."""
+    seconds: float = 0.0
+    """From the headers of the request to the end of its answer."""
+    ended: float = 0.0
+    """When it ended, in seconds since 1970."""
+
+    def milliseconds(self) -> dict[str, float]:
+        """Time by stage, and in all, once the request has ended."""
+        return {**self.stages, "total": round(self.seconds * 1e3, 3)}
 
     def server_timing(self, total: float) -> bytes:
-        """The same as the value of the header `Server-Timing`."""
+        """Time by stage, and in all so far, as the value of the header `Server-Timing`."""
         stages = "".join([f"{stage};dur={value}, " for stage, value in self.stages.items()])
         return f"{stages}total;dur={total * 1e3:.3f}".encode()
 

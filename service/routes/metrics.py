@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from service.observability.ended_requests import EndedRequests
 from service.observability.metrics import Metrics
 
 __all__ = ["router"]
@@ -20,6 +21,8 @@ _PAGE: dict[int | str, dict[str, Any]] = {
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=Response, responses=_PAGE)
 async def get_metrics(request: Request) -> Response:
     """Counts, durations and the state of the pool, as text or as OpenMetrics."""
+    ended: EndedRequests = request.app.state.ended_requests
+    ended.flush()
     metrics: Metrics = request.app.state.metrics
     page, content_type = metrics.page(request.headers.get("accept", ""))
     return Response(page, media_type=content_type)

@@ -65,7 +65,7 @@ def test_a_request_is_one_line_of_json(models: Path) -> None:
     assert good | {"time": "", "message": ""} == {
         "time": "",
         "level": "info",
-        "logger": "service.http.request_log",
+        "logger": "service.observability.ended_requests",
         "message": "",
         "request_id": "good",
         "method": "POST",

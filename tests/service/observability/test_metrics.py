@@ -8,6 +8,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as parse_open_metrics,
 )
@@ -15,6 +18,8 @@ from prometheus_client.openmetrics.parser import (
 from service import __version__
 from service.app import create_app
 from service.engine import STAGES, Engine
+from service.observability.metrics import BUCKETS, Metrics
+from service.observability.request_record import RequestRecord
 from service.settings import Settings
 from tests.support import pictures
 from tests.support.clients import client_of
@@ -61,6 +66,21 @@ def test_a_refusal_is_counted_by_its_reason(server: Server) -> None:
         name = "rejections_total"
         assert value(after, name, reason=reason) == value(before, name, reason=reason) + 1
     assert value(after, "requests_total", route="/v1/models/{name}", status="404") >= 1
+
+
+@given(st.lists(st.sampled_from([0.0, 1e-4, 0.001, 0.0011, 30.0, 31.0]) | st.floats(0, 100)))
+def test_durations_are_counted_as_the_library_counts_them(durations: list[float]) -> None:
+    ours, library = Metrics(()), CollectorRegistry()
+    name, text = "leafcode_request_seconds", "Time from the headers of a request to its end."
+    histogram = Histogram(name, text, ["route"], registry=library, buckets=BUCKETS)
+    records = [RequestRecord("id", route="/v1/classify", seconds=item) for item in durations]
+    ours.count(records)
+    for item in durations:
+        histogram.labels("/v1/classify").observe(item)
+    page = read(ours.page("")[0].decode())
+    expected = read(generate_latest(library).decode())
+    found = {key: value for key, value in page.items() if key[0].startswith(name)}
+    assert found == {key: value for key, value in expected.items() if "_created" not in key[0]}
 
 
 def test_reasons_are_there_before_anything_was_refused(models: Path) -> None:
