@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.arrays import Float32Array
@@ -84,7 +85,17 @@ def fit(
     version: int,
     files: WorkFiles = WorkFiles(),  # noqa: B008  # frozen
 ) -> Bundle:
-    """Train on `dataset` by `config`; no bundle is written."""
+    """Train on `dataset` by `config`; no bundle is written.
+
+    The same seed gives the same tensors on any number of cores. BLAS adds up in another
+    order with another number of threads, so it has one here; nearly all products are small
+    and computed side by side anyway.
+    """
+    with threadpool_limits(1, "blas"):
+        return _fit(dataset, config, name, version, files)
+
+
+def _fit(dataset: Dataset, config: FitConfig, name: str, version: int, files: WorkFiles) -> Bundle:
     started = time.monotonic()
     plan = _plan(config, files)
     split = training_split(dataset, config)

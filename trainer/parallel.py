@@ -1,7 +1,8 @@
-"""Work spread over threads, results in order, progress shown.
+"""Work spread over threads or processes, results in order, progress shown.
 
 Kernels and decoders run without the GIL, so threads use all cores while sharing
-arrays; results never depend on how many there are.
+arrays. Processes are for code that keeps something global. Results never depend on how
+many there are.
 """
 
 import os
@@ -10,9 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from joblib import Parallel, delayed
 from tqdm import tqdm
 
-__all__ = ["map_ordered", "n_threads"]
+__all__ = ["map_in_processes", "map_ordered", "n_threads"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -42,3 +44,16 @@ def map_ordered(
         while waiting:
             yield waiting.popleft().result()
             bar.update()
+
+
+def map_in_processes(
+    function: Callable[[Item], Result], items: Sequence[Item], title: str, count: int
+) -> Iterator[Result]:
+    """`function` of each item, in order, by `count` processes; one is this process.
+
+    `function` and items are pickled, large arrays among them mapped from a file that all
+    processes share. The processes stay for the next call.
+    """
+    parallel = Parallel(n_jobs=count, return_as="generator")
+    results = parallel(delayed(function)(item) for item in items)
+    yield from tqdm(results, total=len(items), desc=title, disable=None, leave=False)

@@ -7,8 +7,10 @@ chosen on folds of the training images.
 """
 
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from service.engine.arrays import Float32Array, Float64Array
 from service.engine.classifier import LinearClassifier, probabilities
 from service.engine.config import ClassifierKind
-from trainer.parallel import map_ordered
+from trainer.parallel import map_in_processes, n_threads
 
 __all__ = [
     "ClassifierSettings",
@@ -35,16 +37,23 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 Labels = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
-# C of the solver. Pooled vectors have unit norm, so one range suits all data sets.
-_CANDIDATES: dict[ClassifierKind, tuple[float, ...]] = {
+# C of the solver. Pooled vectors have unit norm, so one range suits most data sets; where
+# the best of these is the first or the last, others follow.
+_FIRST_CANDIDATES: dict[ClassifierKind, tuple[float, ...]] = {
     "svm": (1.0, 3.0, 10.0),
     "logistic": (100.0, 300.0, 1000.0),
 }
+_CANDIDATES = tuple(float(f"{digit}e{power}") for power in range(-3, 6) for digit in (1, 3))
 _DEFAULTS: dict[ClassifierKind, float] = {"svm": 3.0, "logistic": 300.0}
 
 # Relative to the diagonal; identical images would make the Gram matrix singular.
 _RIDGE = 1e-5
+
+# Values of the images' matrix times labels: the solver takes a second for 6·10⁷ of them, and a
+# process two to start.
+_WORTH_PROCESSES = 5 * 10**7
 
 
 @dataclass(frozen=True)
@@ -75,6 +84,17 @@ class _Span:
     rows: Float64Array
     labels: Labels
     n_labels: int
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """One fold: which images are held out, and the classifier that is fitted to the others."""
+
+    span: _Span
+    held: Mask
+    kind: ClassifierKind
+    regularisation: float
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -132,40 +152,71 @@ def class_accuracies(predicted: Labels, labels: Labels) -> Float64Array:
 def _choose_regularisation(
     span: _Span, settings: ClassifierSettings
 ) -> tuple[float, _HeldOut | None]:
-    """The candidate that does best on the folds, and its held-out scores."""
-    candidates = _CANDIDATES[settings.kind]
-    if settings.regularisation is not None:
-        candidates = (settings.regularisation,)
+    """The candidate that does best on the folds, and its held-out scores.
+
+    Where that is the smallest or the largest that was tried, the next one beyond it is tried
+    too. Ties go to the candidate nearest to the default.
+    """
+    default = _DEFAULTS[settings.kind]
     folds = _stratified_folds(span.labels, settings)
     if not folds:
-        return settings.regularisation or _DEFAULTS[settings.kind], None
-    fits = [(candidate, fold) for candidate in candidates for fold in folds]
+        return settings.regularisation or default, None
+    candidates = list(_FIRST_CANDIDATES[settings.kind])
+    if settings.regularisation is not None:
+        candidates = [settings.regularisation]
+    tried: dict[float, _HeldOut] = {}
+    while candidates:
+        tried.update(_held_out(span, folds, candidates, settings))
+        nearest_first = sorted(tried, key=lambda candidate: abs(math.log(candidate / default)))
+        best = max(nearest_first, key=lambda candidate: tried[candidate].accuracy)
+        candidates = [] if settings.regularisation is not None else _neighbours(best, tried)
+    return best, tried[best]
 
-    def score(fit: tuple[float, npt.NDArray[np.bool_]]) -> Float64Array:
-        candidate, held = fit
-        part = _Span(span.rows[~held], span.labels[~held], span.n_labels)
-        coefficients, bias = _solve(part, settings.kind, candidate, settings.seed)
-        return span.rows[held] @ coefficients + bias
 
-    with threadpool_limits(1, "blas"):  # fits run in parallel, one thread each
-        scores = list(map_ordered(score, fits, "folds"))
-    results = [
-        _gather(span, folds, scores[i * len(folds) : (i + 1) * len(folds)])
-        for i in range(len(candidates))
+def _neighbours(best: float, tried: Collection[float]) -> list[float]:
+    """The next candidate beyond the best one, if that is at an edge of those tried."""
+    place = _CANDIDATES.index(best)
+    around = _CANDIDATES[max(place - 1, 0) : place + 2]
+    if place in {0, len(_CANDIDATES) - 1}:
+        logger.warning("regularisation %g is the last candidate, a better one may lie beyond", best)
+    return [candidate for candidate in around if candidate not in tried]
+
+
+def _held_out(
+    span: _Span,
+    folds: Sequence[Mask],
+    candidates: Sequence[float],
+    settings: ClassifierSettings,
+) -> dict[float, _HeldOut]:
+    """For each candidate the scores of all folds, each by a classifier of the others."""
+    fits = [
+        _Fit(span, held, settings.kind, candidate, settings.seed)
+        for candidate in candidates
+        for held in folds
     ]
-    for candidate, result in zip(candidates, results, strict=True):
-        logger.info("regularisation %g: accuracy on folds %.4f", candidate, result.accuracy)
-    best = max(range(len(candidates)), key=lambda i: results[i].accuracy)
-    return candidates[best], results[best]
+    # The solver's random numbers are one generator for all threads of a process.
+    count = n_threads() if span.rows.size * span.n_labels >= _WORTH_PROCESSES else 1
+    scores = map_in_processes(_score_held_out, fits, "folds", count)
+    labels = np.concatenate([span.labels[held] for held in folds])
+    found: dict[float, _HeldOut] = {}
+    for candidate in candidates:
+        found[candidate] = _HeldOut(np.concatenate(list(islice(scores, len(folds)))), labels)
+        accuracy = found[candidate].accuracy
+        logger.info("regularisation %g: accuracy on folds %.4f", candidate, accuracy)
+    return found
 
 
-def _gather(
-    span: _Span, folds: list[npt.NDArray[np.bool_]], scores: Sequence[Float64Array]
-) -> _HeldOut:
-    return _HeldOut(np.concatenate(scores), np.concatenate([span.labels[held] for held in folds]))
+def _score_held_out(fit: _Fit) -> Float64Array:
+    """Scores (n, n_labels) of the images held out by a classifier of the others."""
+    span, held = fit.span, fit.held
+    part = _Span(np.asarray(span.rows[~held]), span.labels[~held], span.n_labels)
+    with threadpool_limits(1, "blas"):  # of this process: fits run side by side
+        coefficients, bias = _solve(part, fit.kind, fit.regularisation, fit.seed)
+        scores: Float64Array = np.asarray(span.rows[held]) @ coefficients + bias
+    return scores
 
 
-def _stratified_folds(labels: Labels, settings: ClassifierSettings) -> list[npt.NDArray[np.bool_]]:
+def _stratified_folds(labels: Labels, settings: ClassifierSettings) -> list[Mask]:
     """Held-out masks, each class spread evenly; the only image of a class is never held out."""
     rng = np.random.default_rng([settings.seed, 1])
     fold_of = np.full(len(labels), -1)

@@ -1,12 +1,17 @@
 """The classifier in the span of the images against a solver in feature space."""
 
+import logging
+import re
+
 import numpy as np
 import pytest
+from joblib.externals.loky import get_reusable_executor
 from sklearn.svm import LinearSVC
 
 from service.engine.arrays import Float32Array
 from service.engine.classifier import probabilities
 from service.engine.config import ClassifierKind
+from trainer.learn import classifier
 from trainer.learn.classifier import (
     ClassifierSettings,
     Labels,
@@ -57,6 +62,66 @@ def test_probability_scale_makes_held_out_probabilities_honest() -> None:
     accuracy = (scores.argmax(axis=1) == labels[1::2]).mean()
     # 150 test points: one standard error of the accuracy is about .04.
     assert abs(confidence - accuracy) < 0.1
+
+
+def test_equal_fits_are_equal_bit_for_bit() -> None:
+    # Solvers side by side in threads drew from one generator: scales from 6.788 to 6.798.
+    pooled, labels = _clusters(8, 30, 1.5)
+    first, *others = (
+        fit_classifier(pooled, labels, 8, _settings(regularisation=None)) for _ in range(4)
+    )
+    assert {other.probability_scale for other in others} == {first.probability_scale}
+    assert {other.fold_log_loss for other in others} == {first.fold_log_loss}
+
+
+def test_folds_in_processes_give_what_they_give_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pooled, labels = _clusters(5, 12, 1.5)
+    here = fit_classifier(pooled, labels, 5, _settings(regularisation=None))
+    monkeypatch.setattr(classifier, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(classifier, "n_threads", lambda: 2)
+    elsewhere = fit_classifier(pooled, labels, 5, _settings(regularisation=None))
+    get_reusable_executor().shutdown(wait=True)
+    assert elsewhere.probability_scale == here.probability_scale
+    assert elsewhere.fold_log_loss == here.fold_log_loss
+
+
+def _faint_clusters(contrast: float, noise: float, base: float) -> tuple[Float32Array, Labels]:
+    """Three clusters around one place far from zero, or around zero if `base` is."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(3), 20)
+    deviations = rng.normal(size=(3, 60))[labels] + noise * rng.normal(size=(60, 60))
+    points = base + contrast * deviations
+    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32), labels
+
+
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        pytest.param(_faint_clusters(1, 4, 0), 0.3, id="below the first candidates"),
+        pytest.param(_faint_clusters(0.017, 2, 5), 100, id="above the first candidates"),
+    ],
+)
+def test_regularisation_is_searched_for_until_the_best_lies_inside(
+    points: tuple[Float32Array, Labels], expected: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    fitted = fit_classifier(*points, 3, _settings(regularisation=None))
+    figures = re.findall(r"regularisation (\S+): accuracy on folds (\S+)", caplog.text)
+    accuracies = {float(candidate): float(accuracy) for candidate, accuracy in figures}
+    assert fitted.regularisation == expected
+    assert min(accuracies) < fitted.regularisation < max(accuracies)
+    assert max(accuracies.values()) == accuracies[fitted.regularisation]
+
+
+def test_best_regularisation_at_the_end_of_all_candidates_is_named_in_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(classifier, "_CANDIDATES", (1.0, 3.0, 10.0))
+    fitted = fit_classifier(*_faint_clusters(1, 4, 0), 3, _settings(regularisation=None))
+    assert fitted.regularisation == 1
+    assert "regularisation 1 is the last candidate" in caplog.text
 
 
 def test_single_image_of_a_class_is_never_held_out() -> None:
