@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support import drawings, processes
+from service.examples import shapes
+from tests.support import processes
 from tests.support.training import SMALL
 from trainer.cli import main
 
@@ -51,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def drawn_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of four drawn classes; read only."""
-    return drawings.write_dataset(tmp_path_factory.mktemp("images") / "drawn")
+    return shapes.write_dataset(tmp_path_factory.mktemp("images") / "drawn")
 
 
 @pytest.fixture(scope="session")

@@ -1,22 +1,43 @@
-"""The README's commands, run as they stand there."""
+"""The README's commands, pasted from top to bottom into a fresh clone, and its Python code."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support import drawings, processes
+from tests.support import processes
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
-ADDRESS = "http://127.0.0.1:8000"
-# Started by fixtures here, on ports that the system chooses, or the run that we are in.
-ELSEWHERE = ("make serve", "make test", "python -m service serve")
+ADDRESS = "127.0.0.1:8000"
+# The run that we are in.
+NOT_AGAIN = "make test"
+# Cheaper than what stands there; all else is pasted as it is.
+CHEAPER = {
+    "trainer fit photos": "trainer fit photos --samples 3000 --atoms 64 --iterations 2",
+    "--seconds 2": "--seconds 0.2",
+    "--port 8001": "--port 0",
+}
+# Until it is ready; then it is asked to stop, and has to end well.
+SERVE = """
+serve() {
+  mkfifo log
+  "$@" 2> log &
+  while read -r line; do
+    echo "$line"
+    case "$line" in *"ready at"*) kill $! ;; esac
+  done < log
+  wait $!
+  rm log
+}
+"""
 
 
 def blocks(language: str) -> list[str]:
@@ -24,67 +45,131 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
-def commands(program: str) -> list[str]:
-    """The README's command lines that use a program, without those run elsewhere."""
-    lines = [line for block in blocks("sh") for line in block.splitlines()]
-    return [line for line in lines if program in line and not line.startswith(ELSEWHERE)]
+FIRST, *REST = (line for block in blocks("sh") for line in block.splitlines())
+
+
+def tracked_files() -> list[str]:
+    """What a clone has, with the changes that are not committed."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [name for name in listed.split("\0") if name and (ROOT / name).exists()]
 
 
 @pytest.fixture(scope="module")
-def embedded_server() -> Iterator[processes.Server]:
-    with processes.Server() as running:
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh clone in which `make` has installed; its kernels are those compiled here."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("needs a clone, this is an unpacked archive")
+    folder = tmp_path_factory.mktemp("leafcode")
+    compiled = [
+        str(path.relative_to(ROOT))
+        for package in ("service", "trainer")
+        for path in (ROOT / package).rglob("__pycache__/*.nb?")
+    ]
+    for name in [*tracked_files(), *compiled]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name)
+    install(folder / ".venv")
+    return folder
+
+
+def install(environment: Path) -> None:
+    """Stand in for pip, which would take a minute: the packages of this interpreter."""
+    venv.create(environment, symlinks=True)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    installed = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+    (packages / "installed.pth").write_text("\n".join(sorted(installed)))
+    for stamp in (".uv", ".core", ".all"):
+        (environment / stamp).touch()
+
+
+def clean_environment(**variables: str) -> dict[str, str]:
+    """That of a user who has activated nothing."""
+    path = os.pathsep.join(
+        folder
+        for folder in os.environ["PATH"].split(os.pathsep)
+        if Path(folder) != Path(sys.executable).parent
+    )
+    kept = {name: value for name, value in processes.environment().items() if name != "PYTHONPATH"}
+    return {**kept, "PATH": path, **variables}
+
+
+@pytest.fixture(scope="module")
+def served(clone: Path) -> Iterator[processes.Server]:
+    """The README's first command: the embedded model, on a port that the system chose."""
+    assert FIRST == "make serve"
+    with processes.Server(
+        command=FIRST.split(), cwd=clone, env=clean_environment(LEAFCODE_PORT="0")
+    ) as running:
         yield running
 
 
-def _run(line: str, folder: Path) -> str:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+@pytest.fixture(scope="module")
+def printed(clone: Path, served: processes.Server) -> dict[str, str]:
+    """What each of the other commands printed, all of them in one shell."""
+    script = ["set -e -o pipefail", SERVE]
+    pasted = [line for line in REST if line != NOT_AGAIN]
+    for number, line in enumerate(pasted):
+        for stands_there, cheaper in CHEAPER.items():
+            line = line.replace(stands_there, cheaper)  # noqa: PLW2901
+        line = line.replace(ADDRESS, _address(served)).replace(  # noqa: PLW2901
+            "python -m service serve", "serve python -m service serve"
+        )
+        script += [f"echo '<{number}>'", line]
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", line],
-        cwd=folder,
-        env=processes.environment(PATH=path),
+        ["bash", "-c", "\n".join(script)],
+        cwd=clone,
+        env=clean_environment(),
         capture_output=True,
         text=True,
         check=False,
         timeout=240,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert done.returncode == 0, f"{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+    outputs = re.split(r"<\d+>\n", done.stdout)[1:]
+    return dict(zip(pasted, outputs, strict=True))
 
 
-@pytest.mark.skipif(not shutil.which("curl"), reason="needs curl, absent here")
-@pytest.mark.parametrize("line", commands("curl"))
-def test_curl_commands_are_answered(line: str, embedded_server: processes.Server) -> None:
-    answer = _run(line.replace(ADDRESS, embedded_server.url), ROOT)
-    assert "caltech101" in answer
-    assert "problem" not in answer
+def _address(server: processes.Server) -> str:
+    return server.url.removeprefix("http://")
 
 
-@pytest.mark.parametrize("line", commands("service classify"))
-def test_classify_commands_print_labels(line: str) -> None:
-    assert "%  stop_sign" in _run(line, ROOT)
+needs_curl = pytest.mark.skipif(not shutil.which("curl"), reason="needs curl, absent here")
 
 
-@pytest.mark.parametrize("line", commands("service loadtest"))
-def test_loadtest_commands_get_answers(line: str, embedded_server: processes.Server) -> None:
-    report = _run(line.replace(ADDRESS, embedded_server.url), ROOT)
-    assert report.splitlines()[1].split()[0] == "200"
+@needs_curl
+def test_every_shell_line_works_in_a_fresh_clone(printed: dict[str, str]) -> None:
+    answers = [text for line, text in printed.items() if "curl" in line]
+    assert answers
+    assert all("caltech101" in text and "problem" not in text for text in answers)
 
 
-def test_training_commands_work_one_after_the_other(tmp_path: Path) -> None:
-    drawings.write_dataset(tmp_path / "photos")
-    small = " --samples 3000 --atoms 64 --iterations 2"
-    for line in commands("trainer"):
-        _run(line + small if "fit" in line else line, tmp_path)
-    assert (tmp_path / "models" / "photos" / "2" / "manifest.json").exists()
+@needs_curl
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("python -m service classify", "%  stop_sign"),
+        ("python -m trainer fit", "mean per-class accuracy"),
+        ("python -m trainer evaluate models/photos/2", "tested on"),
+        ("python -m trainer inspect models/photos/2", "photos"),
+        ("python -m service serve", "ready at"),
+        ("python -m service loadtest", "  200 "),
+    ],
+)
+def test_a_command_prints_what_the_readme_says(
+    printed: dict[str, str], command: str, words: str
+) -> None:
+    outputs = [text for line, text in printed.items() if line.startswith(command)]
+    assert outputs
+    assert all(words in text for text in outputs)
 
 
 @pytest.mark.parametrize("code", blocks("python"))
-def test_python_code_runs(code: str, embedded_server: processes.Server) -> None:
-    address = embedded_server.url.removeprefix("http://")
+def test_python_code_runs(code: str, clone: Path, served: processes.Server) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", code.replace(ADDRESS.removeprefix("http://"), address)],
-        cwd=ROOT,
-        env=processes.environment(),
+        [clone / ".venv" / "bin" / "python", "-c", code.replace(ADDRESS, _address(served))],
+        cwd=clone,
+        env=clean_environment(),
         capture_output=True,
         text=True,
         check=False,

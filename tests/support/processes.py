@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -63,7 +63,7 @@ def is_alive(pid: int) -> bool:
 class Server:
     """`python -m service serve` on a port that the system chose; `url` once it is ready.
 
-    With `wait=False` it may still be starting.
+    With `wait=False` it may still be starting. `command` is another way to start it.
     """
 
     def __init__(
@@ -72,10 +72,13 @@ class Server:
         env: dict[str, str] | None = None,
         wait: bool = True,
         stdin: int | None = None,
+        command: Sequence[str] = (sys.executable, "-m", "service", "serve", "--port", "0"),
+        cwd: Path | None = None,
     ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "service", "serve", "--port", "0", *arguments],
+            [*command, *arguments],
             stdin=stdin,
+            cwd=cwd,
             stderr=subprocess.PIPE,
             text=True,
             env=env or environment(),

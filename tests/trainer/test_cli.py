@@ -16,7 +16,8 @@ from PIL import Image
 
 from service.engine import Engine
 from service.engine.bundle import TENSORS_FILE, read_bundle
-from tests.support import drawings, parsers
+from service.examples import shapes
+from tests.support import parsers
 from tests.support.processes import environment
 from tests.support.training import SMALL
 from trainer.cli import _parser, main
@@ -171,7 +172,7 @@ def test_inspect_prints_the_same_as_json(
 ) -> None:
     assert main(["inspect", str(trained_bundle), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts["labels"] == list(drawings.CLASSES)
+    assert facts["labels"] == list(shapes.CLASSES)
     assert facts["hash"]["nodes"] == 2 ** facts["config"]["depth"] - 1
 
 
@@ -180,8 +181,8 @@ def _empty(_: Path) -> None:
 
 
 def _one_class(root: Path) -> None:
-    drawings.write_dataset(root)
-    for kind in drawings.CLASSES[1:]:
+    shapes.write_dataset(root)
+    for kind in shapes.CLASSES[1:]:
         shutil.rmtree(root / kind)
 
 
@@ -198,12 +199,12 @@ def _flat_images(root: Path) -> None:
 
 
 def _class_without_images(root: Path) -> None:
-    drawings.write_dataset(root)
+    shapes.write_dataset(root)
     (root / "void").mkdir()
 
 
 def _class_of_unreadable_files(root: Path) -> None:
-    drawings.write_dataset(root)
+    shapes.write_dataset(root)
     for path in (root / "disc").iterdir():
         path.write_bytes(b"no image")
 
@@ -217,8 +218,8 @@ def _class_of_unreadable_files(root: Path) -> None:
         (_flat_images, (), "no descriptors: not one of the images is readable and shows anything"),
         (_class_without_images, (), "has no images for the classes void"),
         (_class_of_unreadable_files, (), "no readable training image for the classes disc"),
-        (drawings.write_dataset, ("--depth", "16"), "are fewer than the 65536 leaves"),
-        (drawings.write_dataset, ("--atoms", "7000"), "are fewer than the 7000 atoms"),
+        (shapes.write_dataset, ("--depth", "16"), "are fewer than the 65536 leaves"),
+        (shapes.write_dataset, ("--atoms", "7000"), "are fewer than the 7000 atoms"),
     ],
 )
 def test_fit_on_useless_data_says_why_and_writes_nothing(
@@ -238,11 +239,11 @@ def test_fit_on_useless_data_says_why_and_writes_nothing(
 
 
 def test_fit_on_one_image_a_class_gives_a_bundle_that_knows_them(tmp_path: Path) -> None:
-    images = drawings.write_dataset(tmp_path / "images", per_class=1)
+    images = shapes.write_dataset(tmp_path / "images", per_class=1)
     out = tmp_path / "drawn"
     assert main(["fit", str(images), "--out", str(out), *SMALL]) == 0
     engine = Engine.load(out / "1")
-    for kind in drawings.CLASSES:
+    for kind in shapes.CLASSES:
         data = (images / kind / "000.png").read_bytes()
         assert engine.classify(data)[0].label == kind
 
@@ -250,7 +251,7 @@ def test_fit_on_one_image_a_class_gives_a_bundle_that_knows_them(tmp_path: Path)
 def test_fit_names_and_counts_unreadable_files_and_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    images = drawings.write_dataset(tmp_path / "images")
+    images = shapes.write_dataset(tmp_path / "images")
     (images / "disc" / "000.png").write_bytes(b"no image")
     (images / "cross" / "001.png").write_bytes((images / "cross" / "002.png").read_bytes()[:300])
     out = tmp_path / "models" / "drawn"

@@ -1,9 +1,15 @@
-"""A folder of images drawn by rule: four classes that a small model can tell apart."""
+"""A folder of images to train on, drawn by rule: four classes that a small model tells apart.
 
+`python -m service.examples.shapes FOLDER` is for those who have no photographs at hand.
+"""
+
+import sys
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
+
+__all__ = ["CLASSES", "draw", "main", "write_dataset"]
 
 CLASSES = ("cross", "disc", "square", "stripes")
 
@@ -38,3 +44,17 @@ def write_dataset(root: Path, per_class: int = 12, seed: int = 0) -> Path:
         for number in range(per_class):
             draw(kind, rng).save(root / kind / f"{number:03}.png")
     return root
+
+
+def main() -> None:
+    """Draw a folder of 20 images a class, unless it is there."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m service.examples.shapes FOLDER")
+    folder = Path(sys.argv[1])
+    if folder.exists():
+        sys.exit(f"{folder} exists, expected a new folder")
+    write_dataset(folder, per_class=20)
+
+
+if __name__ == "__main__":
+    main()
