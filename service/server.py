@@ -26,6 +26,7 @@ from service.errors import SettingsError
 from service.http.auth import Keys
 from service.http.closing import CloseLimits
 from service.http.protocol import HeaderLimits, LimitedProtocol
+from service.huge_pages import join_pages
 from service.pool.cores import stay_on
 from service.pool.pool import Pool
 from service.reload import Reloader
@@ -97,6 +98,7 @@ class _Server(uvicorn.Server):
         # What is here now stays: looking through it again and again for garbage would keep
         # requests waiting, once in a while.
         gc.freeze()
+        join_pages()
         stay_on(self.pool.front_end_cores)
         for listener in sockets or ():
             logger.info("ready at %s (documentation: /docs)", _url(listener))

@@ -74,7 +74,10 @@ RULES: dict[str, tuple[str, ...]] = {
     "service/examples": (),
     "service/reload.py": (*_ROUTES, "service.routes"),
     "service/app.py": (*_ROUTES, "service.routes", "service.reload"),
-    "service/server.py": (*_ROUTES, "service.routes", "service.reload", "service.app"),
+    "service/huge_pages.py": (),
+    "service/server.py": (
+        *(*_ROUTES, "service.routes", "service.reload", "service.app", "service.huge_pages"),
+    ),
     "service/cli.py": ("service",),
     "service/__main__.py": ("service.cli",),
     "service/__init__.py": (),

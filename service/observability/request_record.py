@@ -6,7 +6,7 @@ line, so that the three cannot tell different stories.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from starlette.types import Scope
@@ -38,9 +38,6 @@ class RequestRecord:
     observed: int = 0
     """When the last jobs were reported, in nanoseconds since 1970."""
 
-    stages: dict[str, float] = field(default_factory=dict)
-    """Milliseconds by stage, see `observe`."""
-
     # What is known at the end.
     method: str = ""
     path: str = ""
@@ -51,28 +48,39 @@ class RequestRecord:
     ended: float = 0.0
     """When it ended, in seconds since 1970."""
 
+    def stages(self) -> Mapping[str, float]:
+        """Seconds by stage.
+
+        The images of one request wait side by side, but each takes its own time of a core: the
+        longest wait in the queue counts, and the sums of the other stages.
+        """
+        if not self.jobs:
+            return {}
+        seconds = {"queue": self.jobs[0].queue, **self.jobs[0].stages}
+        for job in self.jobs[1:]:
+            seconds["queue"] = max(seconds["queue"], job.queue)
+            for stage, value in job.stages.items():
+                seconds[stage] = seconds.get(stage, 0.0) + value
+        return seconds
+
     def milliseconds(self) -> dict[str, float]:
         """Time by stage, and in all, once the request has ended."""
-        return {**self.stages, "total": round(self.seconds * 1e3, 3)}
+        seconds = {**self.stages(), "total": self.seconds}
+        return {stage: round(value * 1e3, 3) for stage, value in seconds.items()}
 
     def server_timing(self, total: float) -> bytes:
         """Time by stage, and in all so far, as the value of the header `Server-Timing`."""
-        stages = "".join([f"{stage};dur={value}, " for stage, value in self.stages.items()])
-        return f"{stages}total;dur={total * 1e3:.3f}".encode()
+        stages = [f"{stage};dur={value * 1e3:.3f}, " for stage, value in self.stages().items()]
+        return f"{''.join(stages)}total;dur={total * 1e3:.3f}".encode()
 
 
 def observe(scope: Scope, model: Manifest, *jobs: Timings) -> None:
-    """Report the model of a request, and the timings of its jobs when they are done.
-
-    The images of one request wait side by side, but each takes its own time of a core: the
-    longest wait in the queue counts, and the sums of the other stages.
-    """
+    """Report the model of a request, and the timings of its jobs when they are done."""
     record = record_of(scope)
     if record is not None:
         record.model = model
         if jobs:
             record.jobs.extend(jobs)
-            record.stages = _milliseconds(record.jobs)
             record.observed = time.time_ns()
 
 
@@ -87,14 +95,3 @@ def open_record(scope: Scope, request_id: str) -> RequestRecord:
     record = RequestRecord(request_id)
     scope.setdefault("state", {}).update({_KEY: record, "request_id": request_id})
     return record
-
-
-def _milliseconds(jobs: Sequence[Timings]) -> dict[str, float]:
-    if len(jobs) == 1:
-        seconds = {"queue": jobs[0].queue, **jobs[0].stages}
-        return {stage: round(value * 1e3, 3) for stage, value in seconds.items()}
-    seconds = {"queue": max([job.queue for job in jobs])}
-    for job in jobs:
-        for stage, value in job.stages.items():
-            seconds[stage] = seconds.get(stage, 0.0) + value
-    return {stage: round(value * 1e3, 3) for stage, value in seconds.items()}

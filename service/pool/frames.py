@@ -67,6 +67,9 @@ class Kind(IntEnum):
     FAILED = 21
 
 
+_KINDS = {int(kind): kind for kind in Kind}
+
+
 class Stream(Protocol):
     """A blocking, buffered stream: less than asked for means that the other side is gone."""
 
@@ -100,24 +103,31 @@ class FrameReader:
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes."""
-        self._buffer += data
-        frames = []
-        while (frame := self._next()) is not None:
-            frames.append(frame)
+        if self._buffer:
+            self._buffer += data
+            frames, end = _parse_frames(self._buffer)
+            del self._buffer[:end]
+        else:
+            # Most often one whole frame, so that nothing is kept.
+            frames, end = _parse_frames(data)
+            if end < len(data):
+                self._buffer += memoryview(data)[end:]
         return frames
 
-    def _next(self) -> Frame | None:
-        if len(self._buffer) < _HEADER.size:
-            return None
-        kind, job, n_fields, n_body = _parse_header(self._buffer)
-        start = _HEADER.size + n_fields
-        if len(self._buffer) < start + n_body:
-            return None
-        with memoryview(self._buffer) as view:
-            fields = _parse_fields(bytes(view[_HEADER.size : start]))
-            body = bytes(view[start : start + n_body])
-        del self._buffer[: start + n_body]
-        return Frame(kind, job, fields, body)
+
+def _parse_frames(data: bytes | bytearray) -> tuple[list[Frame], int]:
+    """The frames that are complete, and where the last of them ends."""
+    frames, end, size = [], 0, len(data)
+    with memoryview(data) as view:
+        while size - end >= _HEADER.size:
+            kind, job, n_fields, n_body = _parse_header(data, end)
+            body = end + _HEADER.size + n_fields
+            if size < body + n_body:
+                break
+            fields = _parse_fields(bytes(view[end + _HEADER.size : body]))
+            end = body + n_body
+            frames.append(Frame(kind, job, fields, bytes(view[body:end])))
+    return frames, end
 
 
 def read_frame(stream: Stream) -> Frame | None:
@@ -147,14 +157,14 @@ def reported_error(frame: Frame) -> Exception:
     return kind(str(frame.fields.get("message")))
 
 
-def _parse_header(data: bytes | bytearray) -> tuple[Kind, int, int, int]:
-    number, job, n_fields, n_body = _HEADER.unpack_from(data)
+def _parse_header(data: bytes | bytearray, start: int = 0) -> tuple[Kind, int, int, int]:
+    number, job, n_fields, n_body = _HEADER.unpack_from(data, start)
     if n_fields > _MAX_FIELD_BYTES or n_body > _MAX_BODY_BYTES:
         raise FrameError(f"a frame of {n_fields} and {n_body} bytes, more than any is long")
-    try:
-        return Kind(number), job, n_fields, n_body
-    except ValueError as error:
-        raise FrameError(f"a frame of unknown kind {number}") from error
+    kind = _KINDS.get(number)
+    if kind is None:
+        raise FrameError(f"a frame of unknown kind {number}")
+    return kind, job, n_fields, n_body
 
 
 def _parse_fields(data: bytes) -> Fields:
