@@ -17,6 +17,7 @@ from service.http.body import BodyLimits, LimitBodies
 from service.http.in_flight import InFlight, RequestCount
 from service.http.problems import REASONS, install_handlers
 from service.http.request_log import RequestLog
+from service.http.traffic import Traffic
 from service.observability.ended_requests import EndedRequests
 from service.observability.logs import log_config
 from service.observability.metrics import Metrics, PoolCollector
@@ -75,11 +76,23 @@ def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
     app.openapi = partial(complete_openapi, app, _DIRECT_ROUTERS, settings)  # type: ignore[method-assign]
     app.state.metrics = Metrics(REASONS)
     app.state.ended_requests = EndedRequests(app.state.metrics)
+    app.state.traffic = _traffic(settings, app.state.metrics)
     for router in _ROUTERS:
         app.include_router(router)
     install_handlers(app)
     _add_middleware(app, settings, tracing, requests)
     return app
+
+
+def _traffic(settings: Settings, metrics: Metrics) -> Traffic:
+    traffic = Traffic(settings.max_connections, settings.transfer_bytes)
+    metrics.watch("leafcode_connections", "Open connections.", lambda: len(traffic.connections))
+    metrics.watch(
+        "leafcode_transfer_bytes",
+        "Bytes of bodies that are not complete and of answers that are not read.",
+        lambda: traffic.bytes,
+    )
+    return traffic
 
 
 def _operation_id(route: APIRoute) -> str:
@@ -91,7 +104,7 @@ def _add_middleware(
 ) -> None:
     """From the innermost to the outermost: the last one added sees a request first."""
     app.add_middleware(DirectRoutes, routers=_DIRECT_ROUTERS)
-    app.add_middleware(LimitBodies, limits=BodyLimits.of(settings))
+    app.add_middleware(LimitBodies, limits=BodyLimits.of(settings), traffic=app.state.traffic)
     app.add_middleware(InFlight, count=requests)
     app.state.keys = keys = read_keys(settings)
     if keys is not None:

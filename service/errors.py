@@ -16,6 +16,7 @@ LeafcodeError (the engine's root)
 ├── UnknownModelError       whoever chose the model
 ├── NotReadyError           whoever waits for the service
 ├── OverloadedError         whoever sends more than the workers can do
+├── NoConnectionError       whoever connects while all connections are in use
 ├── DeadlineError           whoever set the time limit
 ├── WorkerLostError         whoever sent what two workers died of, or runs the machine
 └── SettingsError           whoever starts the service
@@ -29,6 +30,7 @@ __all__ = [
     "InvalidParameterError",
     "InvalidRequestError",
     "MalformedBodyError",
+    "NoConnectionError",
     "NotAcceptableError",
     "NotReadyError",
     "OverloadedError",
@@ -107,6 +109,10 @@ class OverloadedError(LeafcodeError):
     def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class NoConnectionError(LeafcodeError):
+    """A connection beyond the most that are allowed, all of which are in use."""
 
 
 class DeadlineError(LeafcodeError):

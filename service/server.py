@@ -10,6 +10,7 @@ import errno
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from service.errors import SettingsError
 from service.http.auth import Keys
 from service.http.closing import CloseLimits
 from service.http.protocol import HeaderLimits, LimitedProtocol
+from service.http.traffic import MAX_DRAINING
 from service.huge_pages import join_pages
 from service.pool.cores import stay_on
 from service.pool.pool import Pool
@@ -36,17 +38,21 @@ __all__ = ["serve"]
 
 logger = logging.getLogger(__name__)
 
+# Files beside the connections: the workers' pipes, models, the log.
+_OTHER_FILES = 500
+
 
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM; raises a `LeafcodeError` if that cannot start."""
     # Not before there is something to reload; processes started meanwhile inherit it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     logger.info("leafcode %s starts", __version__)
-    app = create_app(settings)
+    app = create_app(_with_open_files(settings))
     protocol = partial(
         LimitedProtocol,
         limits=HeaderLimits(settings.max_header_bytes, settings.header_timeout_seconds),
         close_limits=CloseLimits.of(settings),
+        traffic=app.state.traffic,
         metrics=app.state.metrics,
     )
     config = uvicorn.Config(
@@ -81,8 +87,31 @@ async def _serve(app: FastAPI, server: "_Server", listener: socket.socket) -> No
     async with app.router.lifespan_context(app):
         server.pool, server.reloader = app.state.context.pool, app.state.reloader
         server.keys = app.state.keys
+        # So that whoever counts and closes connections sees the same ones as uvicorn.
+        server.server_state.connections = app.state.traffic.connections
         await server.serve([listener])
     logger.info("stopped")
+
+
+def _with_open_files(settings: Settings) -> Settings:
+    """Have the system allow a file for every connection; where it does not, fewer connections."""
+    wanted = settings.max_connections + MAX_DRAINING + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return settings
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if most == wanted:
+        return settings
+    connections = max(1, most - MAX_DRAINING - _OTHER_FILES)
+    logger.warning(
+        "at most %d connections, not %d: the system allows %d open files (ulimit -Hn), expected %d",
+        connections,
+        settings.max_connections,
+        hard,
+        wanted,
+    )
+    return settings.model_copy(update={"max_connections": connections})
 
 
 class _Server(uvicorn.Server):

@@ -98,6 +98,18 @@ class Settings(BaseSettings):
     queue_bytes: int = Field(
         256_000_000, ge=1_000_000, le=100_000_000_000, description="most bytes that wait"
     )
+    transfer_bytes: int = Field(
+        256_000_000,
+        ge=1_000_000,
+        le=100_000_000_000,
+        description="most bytes of bodies that are not complete and answers that are not read",
+    )
+    max_connections: int = Field(
+        4_096,
+        ge=1,
+        le=1_000_000,
+        description="most connections; for more, the longest idle one is closed, or else 503",
+    )
     deadline_seconds: int = Field(
         30,
         ge=1,
@@ -122,8 +134,14 @@ class Settings(BaseSettings):
     body_timeout_seconds: int = Field(
         10, ge=1, le=3_600, description="longest time without a byte of a body, else 408"
     )
+    body_total_seconds: int = Field(
+        300, ge=1, le=86_400, description="longest time for all of a body to come, else 408"
+    )
     min_body_rate: int = Field(
-        1_000, ge=1, le=1_000_000_000, description="least bytes per second of a body, else 408"
+        1_000,
+        ge=1,
+        le=1_000_000_000,
+        description="least bytes per second of a body, else 408, and of reading an answer",
     )
     write_timeout_seconds: int = Field(
         10, ge=1, le=3_600, description="longest time in which a client reads nothing of its answer"

@@ -6,7 +6,6 @@ the answer to a stated length by plain text.
 """
 
 import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,14 +14,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.engine import EmptyImageError
+from service.engine import EmptyImageError, LeafcodeError
 from service.errors import (
     MalformedBodyError,
+    OverloadedError,
     OversizedBodyError,
     SlowBodyError,
     UnsupportedBodyError,
 )
 from service.http.disconnect import progress_of
+from service.http.traffic import Traffic
 from service.observability.request_record import record_of
 from service.settings import Settings
 
@@ -34,6 +35,8 @@ FORM = "multipart/form-data"
 _COMPRESSED_PATHS = "/v2/"
 # Fields of a form that are not files are not read; a few may come along.
 _MAX_FIELDS = 64
+# When to come back if there was no room for a body.
+_RETRY_SECONDS = 1
 
 
 def media_type(headers: Mapping[str, str]) -> str:
@@ -80,34 +83,57 @@ class BodyLimits:
     """How long no byte may come; also the head start before the rate counts."""
     bytes_per_second: float
     """The lowest rate of the whole body."""
+    total_timeout: float
+    """How long to wait for all of the body."""
 
     @classmethod
     def of(cls, settings: Settings) -> "BodyLimits":
         """The limits in force."""
-        return cls(settings.max_body_bytes, settings.body_timeout_seconds, settings.min_body_rate)
+        return cls(
+            settings.max_body_bytes,
+            settings.body_timeout_seconds,
+            settings.min_body_rate,
+            settings.body_total_seconds,
+        )
 
 
 class LimitBodies:
     """Middleware that counts and times what the application receives."""
 
-    def __init__(self, app: ASGIApp, limits: BodyLimits) -> None:
+    def __init__(self, app: ASGIApp, limits: BodyLimits, traffic: Traffic) -> None:
         self.app = app
         self.limits = limits
+        self.traffic = traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Limit the body of a request; other messages pass."""
-        if scope["type"] == "http":
-            receive = _LimitedBody(scope, receive, self.limits).receive
-        await self.app(scope, receive, send)
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        body = _LimitedBody(scope, receive, self.limits, self.traffic)
+        try:
+            await self.app(scope, body.receive, send)
+        finally:
+            if body.held:
+                body.release()
 
 
 class _LimitedBody:
     """The body of one request as it arrives."""
 
-    def __init__(self, scope: Scope, receive: Receive, limits: BodyLimits) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, limits: BodyLimits, traffic: Traffic
+    ) -> None:
         self._scope = scope
         self._receive = receive
         self._limits = limits
+        self._traffic = traffic
+        self.held = False
+        """Whether some of it is here, and some is still to come."""
+        self.deadline = 0.0
+        """When the next bytes have to be here, on the clock of the event loop."""
+        self._reader: asyncio.Task[object] | None = None
+        self._error: LeafcodeError | None = None
         self._received = 0
         self._waited = 0.0
         self._complete = False
@@ -131,7 +157,39 @@ class _LimitedBody:
                 raise progress.error
         self._complete = not message.get("more_body", False)
         self._count(len(message.get("body", b"")))
+        if not self._complete:
+            self._hold()
+        elif self.held:
+            self.release()
         return message
+
+    def release(self) -> None:
+        """Hold no bytes any more: the body is complete, or nobody reads on."""
+        self.held = False
+        self._traffic.release(self)
+
+    def give_up(self) -> None:
+        """Reject the request, because there is no room for its body."""
+        self.held = False
+        self._end(
+            OverloadedError(
+                f"bodies under way and unread answers have {self._traffic.max_bytes} bytes, the "
+                "most allowed, and this body had made no progress for the longest time",
+                _RETRY_SECONDS,
+            )
+        )
+
+    def _hold(self) -> None:
+        self.held = True
+        self._traffic.hold(self, self._received)
+        if self._error is not None:
+            raise self._error
+
+    def _end(self, error: LeafcodeError) -> None:
+        """Have whoever reads the body, now or later, find an error."""
+        self._error = error
+        if self._reader is not None:
+            self._reader.cancel()
 
     def _check_headers(self) -> None:
         for name, value in self._scope["headers"]:
@@ -147,33 +205,43 @@ class _LimitedBody:
             raise UnsupportedBodyError("the body has a Content-Encoding, expected none")
 
     async def _timely(self) -> Message:
-        start, limits = time.monotonic(), self._limits
-        # Only waiting counts: what the service itself takes is not the client's fault.
-        allowed = limits.silence_timeout + self._received / limits.bytes_per_second
-        timeout = min(limits.silence_timeout, allowed - self._waited)
-        loop, late = asyncio.get_running_loop(), False
-        here = asyncio.current_task(loop)
-        assert here is not None  # noqa: S101
-
-        def give_up() -> None:
-            nonlocal late
-            late = here.cancel()
-
+        if self._error is not None:
+            raise self._error
+        loop, timeout = asyncio.get_running_loop(), self._timeout()
+        start = loop.time()
+        self.deadline = start + timeout
+        self._reader = reader = asyncio.current_task(loop)
+        assert reader is not None  # noqa: S101
         # What `asyncio.timeout` does, at a fifth of its cost: most bodies are there already.
-        timer = loop.call_later(timeout, give_up)
+        timer = loop.call_later(timeout, self._on_timeout)
         try:
             message = await self._receive()
         except asyncio.CancelledError:
-            if not late or here.uncancel():
+            if self._error is None or reader.uncancel():
                 raise
-            raise SlowBodyError(
-                f"the body came too slowly, {self._received} bytes so far; expected the next ones "
-                f"within {limits.silence_timeout:g} s, and {limits.bytes_per_second:g} bytes/s"
-            ) from None
+            raise self._error from None
         finally:
+            self._reader = None
             timer.cancel()
-        self._waited += time.monotonic() - start
+        self._waited += loop.time() - start
         return message
+
+    def _timeout(self) -> float:
+        """How long to wait for the next bytes."""
+        limits = self._limits
+        # Only waiting counts: what the service itself takes is not the client's fault.
+        allowed = limits.silence_timeout + self._received / limits.bytes_per_second
+        return min(limits.silence_timeout, min(allowed, limits.total_timeout) - self._waited)
+
+    def _on_timeout(self) -> None:
+        limits = self._limits
+        self._end(
+            SlowBodyError(
+                f"the body came too slowly, {self._received} bytes so far; expected the next "
+                f"within {limits.silence_timeout:g} s, {limits.bytes_per_second:g} bytes/s, "
+                f"and all of it within {limits.total_timeout:g} s"
+            )
+        )
 
     def _count(self, size: int) -> None:
         self._received += size

@@ -15,6 +15,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from service.http.traffic import Traffic
 from service.observability.metrics import Metrics
 from service.settings import Settings
 
@@ -42,19 +43,29 @@ class CloseLimits:
     """Longest time for that."""
     write_timeout: float
     """How long a client may read nothing of its answer."""
+    read_rate: float
+    """The lowest rate, in bytes a second, at which it may read one."""
 
     @classmethod
     def of(cls, settings: Settings) -> "CloseLimits":
         """The limits in force."""
-        return cls(_DRAIN_BYTES, settings.header_timeout_seconds, settings.write_timeout_seconds)
+        return cls(
+            _DRAIN_BYTES,
+            settings.header_timeout_seconds,
+            settings.write_timeout_seconds,
+            settings.min_body_rate,
+        )
 
 
 class ClosingProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with a patient, but bounded end of its connections."""
 
-    def __init__(self, *, close_limits: CloseLimits, metrics: Metrics, **rest: Any) -> None:
+    def __init__(
+        self, *, close_limits: CloseLimits, traffic: Traffic, metrics: Metrics, **rest: Any
+    ) -> None:
         super().__init__(**rest)
         self._close_limits = close_limits
+        self._traffic = traffic
         self._metrics = metrics
         self._deaf = False
         """Whether bytes that come are discarded; nothing is parsed any more."""
@@ -63,6 +74,10 @@ class ClosingProtocol(HttpToolsProtocol):
         self._drain_timer: asyncio.TimerHandle | None = None
         self._unsent = 0
         """Bytes of answers that the system did not take when this was last looked at."""
+        self._ahead = 0
+        """Bytes of requests that wait for the answers to earlier ones."""
+        self.deadline = 0.0
+        """When some of an answer has to be read, on the clock of the event loop."""
         self._write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -73,19 +88,22 @@ class ClosingProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timers."""
         super().connection_lost(exc)
+        self._ahead = 0
         self._stop_watching()
         if self._drain_timer is not None:
             self._drain_timer.cancel()
+            self._traffic.draining -= 1
 
     def finish(self, *, expecting: bool) -> None:
         """Close behind what was written; if the client may still be sending, discard that first."""
         if self._drained is not None or self.transport.is_closing():
             return
-        if not expecting:
+        if not expecting or not self._traffic.may_drain():
             self.transport.close()
             return
         self._unset_keepalive_if_required()
         self._deaf, self._drained = True, 0
+        self._traffic.draining += 1
         self.transport.write_eof()
         self.flow.resume_reading()
         limits = self._close_limits
@@ -102,6 +120,33 @@ class ClosingProtocol(HttpToolsProtocol):
         """Go on to the next request, unless this was the last answer."""
         if self._drained is None:
             super().on_response_complete()
+        if self._ahead and not self.pipeline:
+            self._ahead = 0
+            self._hold()
+
+    def give_up(self) -> None:
+        """Disconnect, because there is no room for answers that are not read."""
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+        fields = {"reason": UNREAD, "bytes": self._unsent}
+        logger.info("a client was disconnected, it did not read", extra={"fields": fields})
+        self._metrics.count_closed_connection(UNREAD)
+        connection = self.transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.transport.abort()
+
+    def hold_ahead(self, size: int) -> None:
+        """Count bytes of requests that wait for the answers to earlier ones."""
+        self._ahead += size
+        self._hold()
+
+    def _hold(self) -> None:
+        size = self._unsent + self._ahead
+        if size:
+            self._traffic.hold(self, size)
+        else:
+            self._traffic.release(self)
 
     def pause_writing(self) -> None:
         """Give the client some time to read its answer."""
@@ -116,28 +161,22 @@ class ClosingProtocol(HttpToolsProtocol):
     def _watch(self) -> None:
         self._unsent = self.transport.get_write_buffer_size()
         timeout = self._close_limits.write_timeout
+        self.deadline = self.loop.time() + timeout
         self._write_timer = self.loop.call_later(timeout, self._check_reading)
+        self._hold()
 
     def _stop_watching(self) -> None:
         self._unsent = 0
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
+        self._hold()
 
     def _check_reading(self) -> None:
-        """Give the answer up unless the client has read some of it meanwhile."""
-        if self.transport.get_write_buffer_size() < self._unsent:
+        """Disconnect unless the client has read enough meanwhile."""
+        limits = self._close_limits
+        left = self.transport.get_write_buffer_size()
+        if self._unsent - left >= min(limits.read_rate * limits.write_timeout, self._unsent):
             self._watch()
-            return
-        timeout, fields = self._close_limits.write_timeout, {"reason": UNREAD}
-        logger.info(
-            "an answer was given up: its client read nothing for %g s, %d bytes were left",
-            timeout,
-            self._unsent,
-            extra={"fields": fields},
-        )
-        self._metrics.count_closed_connection(UNREAD)
-        connection = self.transport.get_extra_info("socket")
-        if connection is not None:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self.transport.abort()
+        else:
+            self.give_up()

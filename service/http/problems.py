@@ -36,6 +36,7 @@ __all__ = [
     "describe",
     "documented",
     "examples_of",
+    "headers_of",
     "install_handlers",
     "invalid_parameters",
     "reason",
@@ -103,13 +104,14 @@ _TABLE: dict[type[Exception], _Kind] = {
     errors.UnknownModelError: _Kind(404, "unknown-model", "Unknown model"),
     errors.NotReadyError: _Kind(503, "not-ready", "Not ready"),
     errors.OverloadedError: _Kind(429, "overloaded", "Too many requests"),
+    errors.NoConnectionError: _Kind(503, "no-connection", "Too many connections"),
     errors.WorkerLostError: _Kind(503, "worker-lost", "Worker lost"),
     errors.DeadlineError: _Kind(504, "deadline", "Deadline exceeded"),
     Exception: _Kind(500, "internal", "Internal error"),
 }
 
 
-REASONS = ("client-gone", "unread-answer", *(kind.slug for kind in _TABLE.values()))
+REASONS = ("client-gone", "unread-answer", "evicted", *(kind.slug for kind in _TABLE.values()))
 """Why requests are rejected, in one word each; metrics start all of them at zero."""
 
 
@@ -149,7 +151,7 @@ def respond(scope: Scope, error: Exception) -> Response:
     problem = describe(error, record.request_id if record else None)
     if record is not None:
         record.reason = reason(problem)
-    return answer(problem, _headers(error))
+    return answer(problem, headers_of(error))
 
 
 def answer(problem: Problem, headers: dict[str, str] | None = None) -> Response:
@@ -212,14 +214,14 @@ def _sentence(item: dict[str, Any]) -> str:
     return f"{where} parameter {name} is {value}: {item['msg'][:1].lower()}{item['msg'][1:]}"
 
 
-def _headers(error: Exception) -> dict[str, str]:
+def headers_of(error: Exception) -> dict[str, str]:
     """What some errors say beside their document."""
     match error:
         case HTTPException():
             return dict(error.headers or {})
         case errors.OverloadedError():
             return {"Retry-After": str(error.retry_after)}
-        case errors.NotReadyError():
+        case errors.NotReadyError() | errors.NoConnectionError():
             return {"Retry-After": str(_START_SECONDS)}
         case errors.UnauthorizedError():
             return {"WWW-Authenticate": 'Bearer realm="leafcode"'}

@@ -19,13 +19,14 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from service.engine import LeafcodeError
 from service.errors import (
     InvalidRequestError,
+    NoConnectionError,
     OverloadedError,
     OversizedHeadersError,
     SlowHeadersError,
 )
 from service.http.closing import ClosingProtocol
 from service.http.disconnect import RequestProgress
-from service.http.problems import answer, describe, reason
+from service.http.problems import answer, describe, headers_of, reason
 
 __all__ = ["HeaderLimits", "LimitedProtocol"]
 
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 _MAX_HEADERS = 100
 # Requests that one connection may send ahead; more of them could come in a single read.
 _MAX_AHEAD = 100
+# The reason under which metrics count idle connections that made room for others.
+_EVICTED = "evicted"
 # "100 Continue", which a client waits for before it sends its body.
 _INTERIM = b"HTTP/1.1 1"
 
@@ -67,6 +70,8 @@ class LimitedProtocol(ClosingProtocol):
         super().connection_made(transport)
         self._in_headers = True
         self._arm()
+        if self._traffic.full() and not self._traffic.make_room(self):
+            self._refuse()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request at work that its client is gone."""
@@ -88,6 +93,8 @@ class LimitedProtocol(ClosingProtocol):
         # A single endless header, or trailer, is none yet, so that only this sees it. Bytes
         # that came with others may be those.
         self._head_bytes = 0 if self._mixed else self._head_bytes + len(data)
+        if self.pipeline:
+            self.hold_ahead(len(data))
         if self._head_bytes > self._limits.max_bytes:
             self._reject(self._oversized())
         elif self._timer is None and (self._in_headers or self._between_requests()):
@@ -141,6 +148,30 @@ class LimitedProtocol(ClosingProtocol):
     def send_400_response(self, msg: str) -> None:
         """What the parser could not read, or what a callback rejected."""
         self._reject(self._rejection or InvalidRequestError(msg.rstrip(".").lower()))
+
+    def idle_since(self) -> float | None:
+        """When the connection began to wait for a request; None if it does not."""
+        if self._deaf or self.transport.is_closing() or not self._between_requests():
+            return None
+        if self.timeout_keep_alive_task is not None:
+            return self.timeout_keep_alive_task.when() - self.timeout_keep_alive
+        if self._in_headers and self._timer is not None:
+            return self._timer.when() - self._limits.timeout
+        return None
+
+    def evict(self) -> None:
+        """Close the connection, which waits for a request, to make room for another one."""
+        self._metrics.count_closed_connection(_EVICTED)
+        self.transport.close()
+
+    def _refuse(self) -> None:
+        """No room for this connection: say so, unless too many are being told already."""
+        if self._traffic.may_drain():
+            most = self._traffic.max_connections
+            self._reject(NoConnectionError(f"all {most} connections are in use, the most allowed"))
+        else:
+            self._metrics.count_closed_connection("no-connection")
+            self.transport.abort()
 
     def expects_more(self) -> bool:
         """Whether the client is in the middle of a request."""
@@ -223,7 +254,7 @@ class LimitedProtocol(ClosingProtocol):
         fields = {"reason": reason(problem), "status": problem.status}
         logger.info("a connection was rejected: %s", error, extra={"fields": fields})
         self._metrics.count_rejected_connection(reason(problem), problem.status)
-        response = answer(problem, {"Connection": "close"})
+        response = answer(problem, {**headers_of(error), "Connection": "close"})
         head = [STATUS_LINE[problem.status]]
         head += [name + b": " + value + b"\r\n" for name, value in response.raw_headers]
         self.transport.write(b"".join([*head, b"\r\n", bytes(response.body)]))

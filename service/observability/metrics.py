@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -98,6 +98,10 @@ class Metrics:
     def count_closed_connection(self, reason: str) -> None:
         """One connection that was closed without an answer, or in the middle of one."""
         self._rejections.labels(reason).inc()
+
+    def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Report what `read` returns at the moment of asking."""
+        Gauge(name, text, registry=self.registry).set_function(read)
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """All numbers in the format that `accept` asks for, and its content type."""

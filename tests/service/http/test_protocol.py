@@ -15,6 +15,7 @@ import requests
 from tests.support import pictures
 from tests.support.metrics_page import metrics, value
 from tests.support.processes import DEADLINE_SECONDS, Server, until
+from tests.support.sockets import address, connect, problem, until_closed
 
 PNG = pictures.png()
 LIMITS = {
@@ -37,36 +38,6 @@ def strict(models: Path) -> Iterator[Server]:
     flags = [part for name, limit in LIMITS.items() for part in (f"--{name}", limit)]
     with Server("--models", str(models), *flags) as running:
         yield running
-
-
-def address(server: Server) -> tuple[str, int]:
-    host, port = server.url.removeprefix("http://").split(":")
-    return host, int(port)
-
-
-def connect(server: Server) -> socket.socket:
-    return socket.create_connection(address(server), DEADLINE_SECONDS)
-
-
-def until_closed(connection: socket.socket) -> bytes:
-    """All that the server sends before it hangs up."""
-    received = b""
-    try:
-        while data := connection.recv(65_536):
-            received += data
-    except ConnectionResetError:
-        pass
-    return received
-
-
-def problem(answer: bytes) -> tuple[int, str]:
-    """Status and reason of the only answer."""
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert b"content-type: application/problem+json" in head.lower()
-    assert b"connection: close" in head.lower()
-    document = json.loads(body)
-    assert document["status"] == int(head.split()[1])
-    return document["status"], document["type"].rpartition(":")[2]
 
 
 @pytest.mark.parametrize(

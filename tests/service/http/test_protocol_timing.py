@@ -12,12 +12,13 @@ from service.http.closing import CloseLimits
 from service.http.disconnect import RequestProgress, progress_of, while_connected
 from service.http.problems import REASONS
 from service.http.protocol import HeaderLimits, LimitedProtocol
+from service.http.traffic import Traffic
 from service.observability.metrics import Metrics
 from tests.support.virtual_time import on_virtual_time, settle
 
 HEADERS = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
 LIMITS = HeaderLimits(max_bytes=4_000, timeout=10)
-CLOSE_LIMITS = CloseLimits(drain_bytes=1_000, drain_timeout=5, write_timeout=20)
+CLOSE_LIMITS = CloseLimits(drain_bytes=1_000, drain_timeout=5, write_timeout=20, read_rate=10)
 KEEP_ALIVE = 1_000
 
 
@@ -98,6 +99,7 @@ def connect(application: Application) -> tuple[LimitedProtocol, Transport]:
         app_state={},
         limits=LIMITS,
         close_limits=CLOSE_LIMITS,
+        traffic=Traffic(max_connections=10, max_bytes=10_000),
         metrics=Metrics(REASONS),
         _loop=asyncio.get_running_loop(),
     )
@@ -246,15 +248,29 @@ async def test_an_answer_is_given_up_when_its_client_reads_nothing_of_it() -> No
 
 
 @on_virtual_time
+async def test_an_answer_may_not_be_read_as_slowly_as_one_likes() -> None:
+    protocol, transport = connect(Application())
+    protocol.data_received(HEADERS + b"body")
+    await settle()
+    transport.unsent = 10_000
+    protocol.pause_writing()
+    await asyncio.sleep(CLOSE_LIMITS.write_timeout - 0.1)
+    transport.unsent -= 199
+    await asyncio.sleep(0.2)
+    assert transport.closed
+
+
+@on_virtual_time
 async def test_an_answer_may_be_read_slowly() -> None:
     protocol, transport = connect(Application())
     protocol.data_received(HEADERS + b"body")
     await settle()
-    for unsent in range(10, 0, -1):
-        transport.unsent = unsent
-        if unsent == 10:
-            protocol.pause_writing()
-        await asyncio.sleep(CLOSE_LIMITS.write_timeout * 0.9)
+    transport.unsent = 10_000
+    protocol.pause_writing()
+    for _ in range(10):
+        await asyncio.sleep(CLOSE_LIMITS.write_timeout - 0.1)
+        transport.unsent -= 200
+        await asyncio.sleep(0.1)
     assert not transport.closed
     protocol.resume_writing()
     await asyncio.sleep(CLOSE_LIMITS.write_timeout * 2)

@@ -1,0 +1,32 @@
+"""How a server is set up before it loads anything."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import DEADLINE_SECONDS, environment
+
+
+def start(folder: Path, soft: int, hard: int) -> str:
+    """The log of a service that has no model, where the system allows so many open files."""
+    serve = f"exec {sys.executable} -m service serve --port 0 --models {folder}"
+    return subprocess.run(
+        ["sh", "-c", f"ulimit -Sn {soft}; ulimit -Hn {hard}; {serve} --max-connections 1000"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_SECONDS,
+        env=environment(),
+    ).stderr
+
+
+@pytest.mark.parametrize(("hard", "connections"), [(1_200, 444), (2_000, None)])
+def test_fewer_open_files_are_fewer_connections(
+    tmp_path: Path, hard: int, connections: int | None
+) -> None:
+    log = start(tmp_path, 256, hard)
+    assert "no bundle found" in log
+    assert (f"at most {connections} connections, not 1000" in log) is (connections is not None)
+    assert ("open files" in log) is (connections is not None)
