@@ -18,7 +18,7 @@ from service.pool.worker import WorkerPlan
 from service.pool.worker_process import WorkerProcess
 from tests.support import pictures
 from tests.support.fake_workers import plan
-from tests.support.processes import DEADLINE_SECONDS, children_of, is_alive
+from tests.support.processes import DEADLINE_SECONDS, children_of, is_alive, until
 
 Test = Callable[[ForkClient], Coroutine[Any, Any, None]]
 Run = Callable[[Test], None]
@@ -162,7 +162,7 @@ def test_a_fork_server_that_hangs_is_replaced_and_what_it_was_asked_to_kill_is_k
         replacement = await start(forks)
         assert fork_server_of(replacement) != first
         assert not is_alive(first)
-        assert not is_alive(hung.pid)
+        until(lambda: not is_alive(hung.pid))
         await well.ping(DEADLINE_SECONDS)
         assert await well.end() is None
         assert await replacement.end() in ENDED
@@ -192,16 +192,15 @@ def test_a_fork_server_that_does_not_get_ready_is_given_up_and_the_next_worker_t
 def test_stopping_ends_a_fork_server_that_hangs_and_its_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fork_client, "_SILENCE_TIMEOUT", 0.1)
-
     async def use() -> None:
         forks = ForkClient(1, None)
         worker = await start(forks)
+        monkeypatch.setattr(fork_client, "_SILENCE_TIMEOUT", 0.1)
         for pid in (worker.pid, fork_server_of(worker)):
             os.kill(pid, signal.SIGSTOP)
         await forks.stop()
-        assert not is_alive(worker.pid)
         await worker.closed
+        until(lambda: not is_alive(worker.pid))
 
     before = children_of(os.getpid())
     asyncio.run(use())
