@@ -453,17 +453,46 @@ def test_engine_load_replays_the_probes(folder: Path) -> None:
     assert Engine.load(folder).labels == LABELS
 
 
-def test_a_probe_with_other_scores_is_refused(tmp_path: Path) -> None:
-    scores = Engine(BUNDLE).scores(random_png(5)).astype(float)
-    scores[1] += 0.01
-    where = written_with_probe(tmp_path, Probe(random_png(5), tuple(scores)))
-    with refused(r"probe 1 scores differ by 0\.01 from the manifest's, expected at most 0\.005"):
+def written_with_scores_moved_by(tmp_path: Path, bundle: Bundle, difference: float) -> Path:
+    """The bundle with a probe more, one of whose scores is not what the engine gives."""
+    scores = Engine(bundle).scores(random_png(5)).astype(float)
+    scores[1] += difference
+    probe = Probe(random_png(5), tuple(scores))
+    manifest = replace(bundle.manifest, probes=(probe,))
+    write_bundle(replace(bundle, manifest=manifest), tmp_path / "1")
+    return tmp_path / "1"
+
+
+def scaled(factor: float) -> Bundle:
+    """The bundle with scores of another size: at most `factor` for the probe image."""
+    factor /= float(np.abs(Engine(BUNDLE).scores(random_png(5))).max())
+    names = ("classifier_scales", "classifier_bias")
+    changed = {name: (BUNDLE.tensors[name] * factor).astype(np.float32) for name in names}
+    return replace(BUNDLE, tensors={**BUNDLE.tensors, **changed})
+
+
+@pytest.mark.parametrize(("size", "expected"), [(0.3, 0.005), (1, 0.005), (40, 0.2)])
+def test_a_probe_with_other_scores_is_refused(tmp_path: Path, size: float, expected: float) -> None:
+    where = written_with_scores_moved_by(tmp_path, scaled(size), 2 * expected)
+    with refused(
+        rf"probe 0 scores differ by {2 * expected:g} from the manifest's, "
+        rf"expected at most {expected:g}"
+    ):
         Engine.load(where)
 
 
-def test_a_probe_with_a_score_that_is_not_a_number_is_refused(tmp_path: Path) -> None:
-    where = written_with_probe(tmp_path, Probe(random_png(5), (float("nan"),) * 3))
-    with refused("probe 1 scores differ by nan"):
+@pytest.mark.parametrize(("size", "difference"), [(0.3, 0.004), (40, 0.16)])
+def test_a_probe_may_differ_as_rounding_on_another_cpu_makes_it(
+    tmp_path: Path, size: float, difference: float
+) -> None:
+    bundle = scaled(size)
+    assert Engine.load(written_with_scores_moved_by(tmp_path, bundle, difference)).labels == LABELS
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+def test_a_probe_with_a_score_that_is_not_finite_is_refused(tmp_path: Path, score: float) -> None:
+    where = written_with_probe(tmp_path, Probe(random_png(5), (score,) * 3))
+    with refused(f"probe 1 scores differ by {score}"):
         Engine.load(where)
 
 
