@@ -393,6 +393,18 @@ def smallest_energy(atoms: npt.ArrayLike, costs: npt.ArrayLike, descriptor: npt.
     return float(((target - system @ z) ** 2).sum())
 
 
+def bounded_dictionary(
+    descriptors: npt.ArrayLike, codes: Floats, atoms: npt.ArrayLike, steps: int = 3000
+) -> Floats:
+    """Atoms (K, d) in the unit ball with the smallest ‖X - ZW‖²: projected gradients, Z (n, K)."""
+    x, w = np.asarray(descriptors, np.float64), np.array(atoms, np.float64)
+    largest = np.linalg.eigvalsh(codes.T @ codes)[-1]
+    for _ in range(steps):
+        w -= codes.T @ (codes @ w - x) / largest
+        w /= np.maximum(1, np.linalg.norm(w, axis=1, keepdims=True))
+    return w
+
+
 def ksvd_sweep(
     descriptors: npt.ArrayLike, codes: Floats, users: npt.NDArray[np.bool_], atoms: npt.ArrayLike
 ) -> tuple[Floats, Floats]:

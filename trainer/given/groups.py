@@ -2,6 +2,8 @@
 
 The Lloyd-like loop: every descriptor goes to the group with the smallest error, its
 coefficients and then the dictionary solve least squares, and the energy never rises.
+Where coefficients cost something, atoms have at most unit norm, as in a line that the
+paper's source comments out: otherwise they grow and the costs fade.
 Disjoint groups are K-flats. All in float64, because that promise holds only as far as
 the arithmetic does. Given a hash, the descriptors of a bucket choose together (section
 2.3). `greedy.py` is for groups too many to try, `codes.py` makes a coder.
@@ -14,6 +16,7 @@ from itertools import islice
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from service.engine.arrays import Float32Array, Float64Array, Int32Array, frozen
 from service.engine.coding import Coder
@@ -43,6 +46,9 @@ _SMALLEST_SERVED_EIGENVALUE = 1e-4
 # Weight of a proximal term, relative to the mean moment: it determines atoms that the
 # codes leave free, and cannot raise the energy, as a penalty on the atoms themselves can.
 _PROXIMAL_WEIGHT = 1e-10
+# A sweep over all atoms that moves none of their values by more is the last one.
+_SETTLED = 1e-6
+_MOST_SWEEPS = 50
 _ROWS = 4096
 
 
@@ -55,12 +61,40 @@ class GroupCodes:
     energies: Float64Array
 
 
+@dataclass(frozen=True)
+class _NormalEquations:
+    """Of Σ‖Wz - x‖² for fixed codes: ZZᵀ (K, K) and ZXᵀ (K, d)."""
+
+    moments: Float64Array
+    products: Float64Array
+
+    @classmethod
+    def of(
+        cls, descriptors: Float32Array, codes: GroupCodes, atoms: Float64Array
+    ) -> "_NormalEquations":
+        """The equations for the codes of descriptors (n, d) over atoms (K, d)."""
+        equations = cls(np.zeros((len(atoms), len(atoms))), np.zeros(atoms.shape))
+        accumulate_normal_equations(
+            frozen(descriptors),
+            frozen(codes.atom_ids),
+            frozen(codes.values),
+            equations.moments,
+            equations.products,
+        )
+        return equations
+
+    @property
+    def used(self) -> npt.NDArray[np.intp]:
+        """Atoms that some code uses."""
+        return np.flatnonzero(np.diag(self.moments) > 0)
+
+
 class GroupStructure(Protocol):
     """Which active sets are allowed, known as a list or only by a subroutine."""
 
     @property
     def has_costs(self) -> bool:
-        """Whether the lengths of atoms matter; else they are kept at one."""
+        """Whether the lengths of atoms matter, and are at most one; else they are one."""
 
     def encode_together(self, buckets: LeafGroups, dictionary: Float64Array) -> GroupCodes:
         """Codes of all descriptors, those of a leaf within the same allowed active set."""
@@ -224,13 +258,17 @@ def learn_together(
     With listed groups the energy never rises. Atoms that no code uses stay as they are.
     """
     atoms, descriptors = dictionary.astype(np.float64), buckets.descriptors
+    if structure.has_costs:  # the bound holds from the start, or else the energy could rise
+        atoms /= np.maximum(1, np.linalg.norm(atoms, axis=1, keepdims=True))
     codes = structure.encode_together(buckets, atoms)
     energies = [float(codes.energies.sum())]
     total = float(np.einsum("ij,ij->", descriptors, descriptors, dtype=np.float64)) or 1.0
     for iteration in range(iterations):
-        atoms = _least_squares_atoms(descriptors, codes, atoms)
-        if not structure.has_costs:  # the spans stay, and so does the energy
-            atoms = _unit_atoms(atoms)
+        equations = _NormalEquations.of(descriptors, codes, atoms)
+        if structure.has_costs:  # longer atoms would be cheaper, without an end
+            atoms = _bounded_atoms(equations, atoms)
+        else:  # whatever their lengths, the spans and so the energy stay
+            atoms = _unit_atoms(_least_squares_atoms(equations, atoms))
         codes = structure.encode_together(buckets, atoms)
         energies.append(float(codes.energies.sum()))
         logger.info(
@@ -243,23 +281,35 @@ def learn_together(
     return StructuredDictionary(atoms, codes, tuple(energies))
 
 
-def _least_squares_atoms(
-    descriptors: Float32Array, codes: GroupCodes, atoms: Float64Array
-) -> Float64Array:
+def _least_squares_atoms(equations: _NormalEquations, atoms: Float64Array) -> Float64Array:
     """The atoms (K, d) that minimise Σ‖Wz - x‖² for fixed codes, near the old ones if free."""
-    moments = np.zeros((len(atoms), len(atoms)), np.float64)
-    products = np.zeros(atoms.shape, np.float64)
-    accumulate_normal_equations(
-        frozen(descriptors), frozen(codes.atom_ids), frozen(codes.values), moments, products
-    )
-    used = np.flatnonzero(np.diag(moments) > 0)
+    used = equations.used
     if not used.size:
         return atoms
-    system = moments[np.ix_(used, used)]
+    system = equations.moments[np.ix_(used, used)]
     weight = _PROXIMAL_WEIGHT * np.diag(system).mean()
     system[np.diag_indices_from(system)] += weight
     updated = atoms.copy()
-    updated[used] = np.linalg.solve(system, products[used] + weight * atoms[used])
+    updated[used] = np.linalg.solve(system, equations.products[used] + weight * atoms[used])
+    return updated
+
+
+def _bounded_atoms(equations: _NormalEquations, atoms: Float64Array) -> Float64Array:
+    """The atoms (K, d) of at most unit norm that minimise Σ‖Wz - x‖² for fixed codes.
+
+    Atom after atom: for one of them the energy is a parabola that is alike in all directions,
+    so that its best place in the ball is its best place anywhere, scaled down.
+    """
+    moments, products = equations.moments, equations.products
+    updated = atoms.copy()
+    for _ in range(_MOST_SWEEPS):
+        before = updated.copy()
+        for atom in equations.used:
+            gradient = moments[atom] @ updated - products[atom]
+            free = updated[atom] - gradient / moments[atom, atom]
+            updated[atom] = free / max(1.0, float(np.linalg.norm(free)))
+        if np.abs(updated - before).max() <= _SETTLED:
+            break
     return updated
 
 
