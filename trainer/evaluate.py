@@ -23,13 +23,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How often the best label is right: by class, their mean, and over all images."""
+    """How often the best label is right: by class, their mean, and over all images.
+
+    `untested` names the bundle's labels without a test image; the mean is without them.
+    """
 
     class_accuracy: dict[str, float]
     mean_class_accuracy: float
     accuracy: float
     log_loss: float
     n_test: int
+    untested: tuple[str, ...]
     unreadable: tuple[UnreadableImage, ...]
 
     @property
@@ -45,6 +49,7 @@ class Evaluation:
             "log_loss": self.log_loss,
             "n_test": self.n_test,
             "n_classes": self.n_classes,
+            "untested": list(self.untested),
         }
 
 
@@ -126,5 +131,6 @@ def evaluate_scores(
         accuracy=float((predicted == labels).mean()),
         log_loss=float(-np.log(np.maximum(chances, 1e-300)).mean()),
         n_test=len(labels),
+        untested=tuple(name for name in names if name not in set(tested)),
         unreadable=unreadable,
     )

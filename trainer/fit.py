@@ -20,7 +20,7 @@ from service.engine.bundle import MODEL_NAME
 from service.engine.classifier import LinearClassifier
 from service.engine.hashing import Hash, HashFunction
 from trainer.config import FitConfig
-from trainer.data.dataset import Dataset, LabelledImage, Split
+from trainer.data.dataset import Dataset, LabelledImage, Split, shortened
 from trainer.data.sampling import Sample, SampleSettings, log_unreadable, sample_descriptors
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate import evaluate
@@ -42,6 +42,7 @@ __all__ = [
     "fit",
     "next_version",
     "scratch_folder",
+    "trainable",
     "training_split",
 ]
 
@@ -98,6 +99,7 @@ def fit(
 def _fit(dataset: Dataset, config: FitConfig, name: str, version: int, files: WorkFiles) -> Bundle:
     started = time.monotonic()
     plan = _plan(config, files)
+    dataset = trainable(dataset)
     split = training_split(dataset, config)
     sample = _sample(dataset, split, config, files.scratch)
     model = _learn(sample, len(dataset.labels), plan)
@@ -165,17 +167,23 @@ def _plan(config: FitConfig, files: WorkFiles) -> _Plan:
     return _Plan(config, read_groups(file), None)
 
 
-def training_split(dataset: Dataset, config: FitConfig) -> Split:
-    """The images to train on and those to test on; classes that cannot be learned are rejected."""
-    if len(dataset.labels) < 2:
-        raise DataError(
-            f"{dataset.root} has one class ({dataset.labels[0]}), "
-            "expected at least two sub-folders of images"
-        )
-    counts = Counter(image.label for image in dataset.images)
-    empty = [label for i, label in enumerate(dataset.labels) if not counts[i]]
+def trainable(found: Dataset) -> Dataset:
+    """The classes that have images, of which there must be two; the others are named."""
+    dataset = found.without_empty_classes()
+    empty = sorted(set(found.labels) - set(dataset.labels))
     if empty:
-        raise DataError(f"{dataset.root} has no images for the classes {', '.join(empty)}")
+        logger.warning("left out, no images in the folder: %s", shortened(empty))
+    if len(dataset.labels) < 2:
+        classes = f"one class ({dataset.labels[0]})" if dataset.labels else "no class with images"
+        raise DataError(
+            f"{dataset.root} has {classes}, expected at least two sub-folders of images"
+        )
+    return dataset
+
+
+def training_split(dataset: Dataset, config: FitConfig) -> Split:
+    """The images to train on and those to test on; classes that cannot be tested are named."""
+    counts = Counter(image.label for image in dataset.images)
     if config.train_per_class is None:
         return Split(dataset.images, ())
     for i, label in enumerate(dataset.labels):
@@ -280,10 +288,14 @@ def bundle_of(
 
 def _quality(engine: Engine, fitted: FittedClassifier, split: Split) -> dict[str, object]:
     quality: dict[str, object] = {}
+    untested = [engine.labels[label] for label in fitted.untested]
+    if untested:
+        logger.warning("one training image, so that folds cannot test: %s", shortened(untested))
     if fitted.fold_accuracy is not None:
         quality["folds"] = {
             "mean_class_accuracy": fitted.fold_accuracy,
             "log_loss": fitted.fold_log_loss,
+            "untested": untested,
         }
     if split.test:
         evaluation = evaluate(engine, split.test)

@@ -23,6 +23,8 @@ __all__ = [
 
 _WORST_CLASSES = 10
 
+_QUALITY_PARTS = {"test": "on held-out images", "folds": "on folds of the training images"}
+
 
 def evaluation_text(evaluation: Evaluation) -> str:
     """Accuracy, and the classes that fare worst."""
@@ -35,21 +37,33 @@ def evaluation_text(evaluation: Evaluation) -> str:
         f"tested on                {evaluation.n_test} images of {evaluation.n_classes} classes",
         f"hardest classes          {hardest}",
     ]
+    if evaluation.untested:
+        lines.append(f"not tested               {shortened(evaluation.untested)}")
     return "\n".join(lines)
 
 
 def fit_text(manifest: Manifest, folder: Path) -> str:
     """Where the bundle is, how good it is, and how to use it."""
     lines = [f"bundle {folder}"]
-    names = {"test": "on held-out images", "folds": "on folds of the training images"}
-    for part, explanation in names.items():
+    for part, explanation in _QUALITY_PARTS.items():
         figures = manifest.quality.get(part)
         if isinstance(figures, dict):
-            lines.append(
-                f"mean per-class accuracy {figures['mean_class_accuracy']:.4f} {explanation}"
-            )
+            accuracy = f"mean per-class accuracy {figures['mean_class_accuracy']:.4f} {explanation}"
+            lines.append(accuracy + _untested_text(part, figures["untested"]))
+    if len(lines) == 1:
+        lines.append("accuracy unknown: no class has a second image to test on")
     lines.append(f"serve it: python -m service serve --models {folder.parent.parent}")
     return "\n".join(lines)
+
+
+def _untested_text(part: str, untested: Sequence[str]) -> str:
+    """Which classes the accuracy knows nothing of, and how it counts them."""
+    if not untested:
+        return ""
+    names = shortened(untested)
+    if part == "folds":
+        return f"; one image only, counted as missed: {names}"
+    return f"; no image left to test, not counted: {names}"
 
 
 def patches_text(ours: Mapping[str, float], paper: Mapping[str, float], figure: Path) -> str:

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -198,9 +199,10 @@ def _flat_images(root: Path) -> None:
         Image.new("L", (80, 80), 255 * (kind == "white")).save(root / kind / "0.png")
 
 
-def _class_without_images(root: Path) -> None:
-    shapes.write_dataset(root)
-    (root / "void").mkdir()
+def _two_classes_without_images(root: Path) -> None:
+    for kind in ("nothing", "void"):
+        (root / kind).mkdir()
+        (root / kind / "notes.txt").write_text("no image", "utf-8")
 
 
 def _class_of_unreadable_files(root: Path) -> None:
@@ -216,7 +218,7 @@ def _class_of_unreadable_files(root: Path) -> None:
         (_one_class, (), "has one class (cross)"),
         (_one_image, (), "has one class (cross)"),
         (_flat_images, (), "no descriptors: not one of the images is readable and shows anything"),
-        (_class_without_images, (), "has no images for the classes void"),
+        (_two_classes_without_images, (), "has no class with images, expected at least two"),
         (_class_of_unreadable_files, (), "no readable training image for the classes disc"),
         (shapes.write_dataset, ("--depth", "16"), "are fewer than the 65536 leaves"),
         (shapes.write_dataset, ("--atoms", "7000"), "are fewer than the 7000 atoms"),
@@ -238,14 +240,71 @@ def test_fit_on_useless_data_says_why_and_writes_nothing(
     assert not (tmp_path / "models").exists()
 
 
-def test_fit_on_one_image_a_class_gives_a_bundle_that_knows_them(tmp_path: Path) -> None:
+def test_fit_on_one_image_a_class_gives_a_bundle_that_knows_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     images = shapes.write_dataset(tmp_path / "images", per_class=1)
     out = tmp_path / "drawn"
     assert main(["fit", str(images), "--out", str(out), *SMALL]) == 0
+    assert "accuracy unknown: no class has a second image" in capsys.readouterr().out
     engine = Engine.load(out / "1")
     for kind in shapes.CLASSES:
         data = (images / kind / "000.png").read_bytes()
         assert engine.classify(data)[0].label == kind
+
+
+def _with_one_image(root: Path, kind: str) -> Path:
+    """Drawings of four classes, but of one class a single one."""
+    shapes.write_dataset(root)
+    for path in sorted((root / kind).iterdir())[1:]:
+        path.unlink()
+    return root
+
+
+def test_fit_counts_a_class_of_one_image_as_missed_on_folds_and_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    images = _with_one_image(tmp_path / "images", "disc")
+    assert main(["fit", str(images), "--out", str(tmp_path / "drawn"), *SMALL]) == 0
+    assert "one training image, so that folds cannot test: disc" in caplog.text
+    folds = Engine.load(tmp_path / "drawn" / "1").manifest.quality["folds"]
+    assert isinstance(folds, dict)
+    assert folds["untested"] == ["disc"]
+    assert 0.5 < folds["mean_class_accuracy"] <= 0.75  # of four classes, three can be right
+    accuracy = f"accuracy {folds['mean_class_accuracy']:.4f} on folds of the training images"
+    assert f"{accuracy}; one image only, counted as missed: disc" in capsys.readouterr().out
+
+
+def test_fit_and_evaluate_name_a_class_that_a_split_leaves_untested(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = _with_one_image(tmp_path / "images", "disc")
+    out = tmp_path / "drawn"
+    options = ("--train-per-class", "8")
+    assert main(["fit", str(images), "--out", str(out), *SMALL, *options]) == 0
+    assert "held-out images; no image left to test, not counted: disc" in capsys.readouterr().out
+    evaluation = ["evaluate", str(out / "1"), str(images), "--split-seed", "0"]
+    assert main(evaluation) == 0
+    text = capsys.readouterr().out
+    assert "12 images of 3 classes" in text
+    assert re.search("not tested +disc", text)
+    assert main([*evaluation, "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert (figures["n_classes"], figures["untested"]) == (3, ["disc"])
+
+
+def test_fit_names_an_empty_class_folder_and_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    images = shapes.write_dataset(tmp_path / "images")
+    (images / "clouds").mkdir()
+    out = tmp_path / "drawn"
+    assert main(["fit", str(images), "--out", str(out), *SMALL, "--train-per-class", "8"]) == 0
+    assert "left out, no images in the folder: clouds" in caplog.text
+    assert Engine.load(out / "1").labels == shapes.CLASSES
+    assert main(["evaluate", str(out / "1"), str(images), "--split-seed", "0"]) == 0
+    assert "the training images left out are exactly those of the bundle" in caplog.text
 
 
 def test_fit_names_and_counts_unreadable_files_and_goes_on(

@@ -59,6 +59,13 @@ class Dataset:
         )
         return Dataset(self.root, labels, kept, self.skipped)
 
+    def without_empty_classes(self) -> "Dataset":
+        """The same images, without labels that have none."""
+        populated = {image.label for image in self.images}
+        return self.restricted_to(
+            tuple(label for i, label in enumerate(self.labels) if i in populated)
+        )
+
     def fingerprint(self, images: tuple[LabelledImage, ...]) -> str:
         """SHA-256 over the relative paths of `images`: tells whether two splits are one."""
         names = sorted(image.path.relative_to(self.root).as_posix() for image in images)

@@ -33,7 +33,7 @@ from trainer.exact.omp import (
     learn_online,
     require_spams,
 )
-from trainer.fit import training_split
+from trainer.fit import trainable, training_split
 from trainer.learn.classifier import ClassifierSettings, fit_classifier
 from trainer.parallel import map_ordered
 
@@ -52,6 +52,7 @@ def measure_baseline(dataset: Dataset, config: FitConfig, kind: OmpDictionary) -
             "images that it leaves"
         )
     require_spams()
+    dataset = trainable(dataset)
     split = training_split(dataset, config)
     if not split.test:
         raise DataError(f"{dataset.root} has no images beyond {config.train_per_class} a class")

@@ -68,13 +68,18 @@ class ClassifierSettings:
 
 @dataclass(frozen=True)
 class FittedClassifier:
-    """A classifier and its figures on the folds, None if no class has two images."""
+    """A classifier and its figures on the folds, None if no class has two images.
+
+    `untested` are the labels with one image, which no fold can test. They count as missed in
+    the accuracy, because a classifier that has not seen that image does not know them.
+    """
 
     classifier: LinearClassifier
     probability_scale: float
     regularisation: float
     fold_accuracy: float | None
     fold_log_loss: float | None
+    untested: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,9 @@ class _HeldOut:
 
     @property
     def accuracy(self) -> float:
-        return mean_class_accuracy(self.scores.argmax(axis=1), self.labels)
+        """The mean of all classes' accuracies, nothing for those without images here."""
+        accuracies = class_accuracies(self.scores.argmax(axis=1), self.labels)
+        return float(accuracies.sum() / self.scores.shape[1])
 
     def log_loss(self, scale: float) -> float:
         chances = probabilities(self.scores, scale)
@@ -132,6 +139,7 @@ def fit_classifier(
         regularisation,
         held_out.accuracy if held_out else None,
         held_out.log_loss(scale) if held_out else None,
+        tuple(np.flatnonzero(np.bincount(labels, minlength=n_labels) < 2).tolist()),
     )
 
 
