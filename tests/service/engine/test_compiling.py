@@ -5,14 +5,19 @@ Most of it is told by one small kernel, because compiling all of them takes 15 s
 
 import errno
 import importlib.util
-import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numba
 import pytest
-from numba.core.caching import FunctionCache
+from numba.core.caching import IndexDataCacheFile
 
+from service.engine import kernel_cache
 from tests.support import processes
 
 SOURCE = """
@@ -90,18 +95,45 @@ def test_truncated_cache_files_are_compiled_again(
     assert not caplog.records
 
 
-@pytest.mark.usefixtures("cache")
+@pytest.fixture
+def nowhere(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file in place of every folder of the cache, which stops root, too."""
+    blocked = tmp_path / "file"
+    blocked.touch()
+    (source.parent / "__pycache__").touch()
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(blocked))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    kernel_cache._warn_of_compiling_again.cache_clear()
+    return blocked
+
+
+def test_a_cache_that_cannot_be_written_costs_time_and_one_line_with_the_setting_that_helps(
+    source: Path, nowhere: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernel = start(source)
+    assert (kernel(21), kernel(2.5)) == (42, 5)
+    (record,) = caplog.records
+    assert f"none of {nowhere}/" in record.getMessage()
+    assert "set NUMBA_CACHE_DIR to a folder that can" in record.getMessage()
+
+
 def test_a_full_disk_costs_the_cache_but_not_the_start(
-    source: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    source: Path, cache: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(FunctionCache, "save_overload", fail)
-    kernel = start(source)
-    with caplog.at_level(logging.WARNING):
-        assert kernel(2.5) == 5
-    assert "cannot be written" in caplog.text
+    kernel_cache._warn_of_compiling_again.cache_clear()
+    monkeypatch.setattr(IndexDataCacheFile, "save", fail)
+    assert start(source)(2.5) == 5
+    assert f"none of {cache}/" in caplog.text
+
+
+def test_a_kernel_without_its_source_is_compiled(source: Path) -> None:
+    code = compile(source.read_text(), str(source.parent / "gone.py"), "exec")
+    members: dict[str, Any] = {}
+    exec(code, members)
+    assert members["double"](21) == 42
 
 
 def test_a_file_in_place_of_the_cache_folder_costs_the_cache_but_not_the_start(
@@ -112,14 +144,82 @@ def test_a_file_in_place_of_the_cache_folder_costs_the_cache_but_not_the_start(
     assert start(source)(21) == 42
 
 
-def test_a_start_without_a_folder_for_the_cache_compiles_anyway(
-    source: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_relative_home_folder_is_not_used(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nowhere(*_: object) -> None:
-        raise RuntimeError("cannot cache function: no locator available")
-
-    monkeypatch.setattr("service.engine.compiling._TolerantCache", nowhere)
+    """Where the system does not know the user, "~" stays as it is."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "~/.cache")
+    (source.parent / "__pycache__").touch()
     assert start(source)(21) == 42
+    assert not (tmp_path / "~").exists()
+
+
+def test_kernels_in_the_users_cache_are_used_where_those_beside_the_source_are_stale(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    with monkeypatch.context() as older:
+        older.setattr("service.engine.kernel_cache._shared_stamp", lambda: "another digest")
+        assert start(source)(21) == 42
+    beside, aside = source.parent / "__pycache__", source.parent / "aside"
+    beside.rename(aside)
+    beside.touch()
+    assert start(source)(21) == 42
+    beside.unlink()
+    aside.rename(beside)
+    kernel = start(source)
+    assert kernel(21) == 42
+    assert (cache_hits(kernel), cache_misses(kernel)) == (1, 0)
+
+
+# Prepared as root, the service's kernels are run by a user without a name, a home folder and
+# the right to write anything.
+_RUN_AS_ANOTHER_USER = """
+import os, sys
+from numba.core import event
+import numba, service.pool.warmup
+# Another user may not read the libraries: all of them are imported now, our own modules later.
+numba.njit(lambda value: value)(1)
+for name in [name for name in sys.modules if name.partition(".")[0] == "service"]:
+    del sys.modules[name]
+os.setgroups([]); os.setgid(12345); os.setuid(12345)
+import service.pool.warmup
+with event.install_recorder("numba:compile") as recorder:
+    service.pool.warmup.run_every_kernel()
+print(service.__file__, os.access(os.path.dirname(service.__file__), os.W_OK), len(recorder.buffer))
+"""
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become another user"
+)
+def test_kernels_prepared_by_root_are_used_by_another_user_who_cannot_write_them() -> None:
+    # Not in pytest's own folder, which no other user may enter.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        folder.chmod(0o755)
+        shutil.copytree(processes.ROOT / "service", folder / "service", ignore=_but_the_package)
+        environment = {**processes.environment(PYTHONPATH=name), "HOME": "/nonexistent"}
+        environment.pop("XDG_CACHE_HOME", None)
+        for program in (["-m", "service", "warm"], ["-c", _RUN_AS_ANOTHER_USER]):
+            done = subprocess.run(
+                [sys.executable, *program],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=processes.DEADLINE_SECONDS,
+            )
+            assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == [str(folder / "service" / "__init__.py"), "False", "0"]
+        assert "NUMBA_CACHE_DIR" not in done.stderr
+
+
+def _but_the_package(folder: str, names: list[str]) -> set[str]:
+    """The names of models and drawings, which no kernel needs."""
+    return {"models", "examples"} & set(names) if Path(folder).name == "service" else set()
 
 
 @pytest.mark.usefixtures("cache")
@@ -127,7 +227,7 @@ def test_a_change_in_a_shared_file_makes_the_cache_stale(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A part is compiled into kernels of other files, which numba would not compile again."""
-    monkeypatch.setattr("service.engine.compiling._shared_stamp", lambda: "another digest")
+    monkeypatch.setattr("service.engine.kernel_cache._shared_stamp", lambda: "another digest")
     kernel = start(source)
     assert kernel(21) == 42
     assert (cache_hits(kernel), cache_misses(kernel)) == (0, 1)
