@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from numba import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
@@ -98,7 +98,7 @@ class _Locator:
 class _Naming(CompileResultCacheImpl):
     """How a kernel's files are called and what they hold, as numba has it."""
 
-    _locator_classes = (_Locator,)
+    _locator_classes = [_Locator]  # noqa: RUF012
 
 
 class KernelCache(FunctionCache):
@@ -114,7 +114,8 @@ class KernelCache(FunctionCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         source = Path(inspect.getfile(function))
-        self._cache_file = _Folders(_folders(source), self._impl.filename_base, _stamp(source))
+        files = _Folders(_folders(source), self._impl.filename_base, _stamp(source))
+        self._cache_file = cast(IndexDataCacheFile, files)
 
     def load_overload(self, sig: object, target_context: object) -> object:
         """Machine code from disk, or None: compile."""
@@ -137,8 +138,9 @@ def _folders(source: Path) -> list[Path]:
     """Where NUMBA_CACHE_DIR says, else beside the source or in the user's cache."""
     parent = source.resolve().parent
     name = f"{parent.name}_{hashlib.sha256(os.fsencode(parent)).hexdigest()[:16]}"
-    if config.CACHE_DIR:
-        return [Path(config.CACHE_DIR, name)]
+    configured: str = cast(Any, config).CACHE_DIR
+    if configured:
+        return [Path(configured, name)]
     user_wide = Path(AppDirs("numba", appauthor=False).user_cache_dir, name)
     # The home folder of a user without an entry in the system's list is a bare "~".
     homes = [user_wide] if user_wide.is_absolute() else []
