@@ -19,13 +19,13 @@ Strict = Annotated[bool, Query(description="Ask for all workers; one is enough o
 
 
 @router.get("/healthz", summary="Alive")
-async def healthz() -> Health:
+async def health() -> Health:
     """Answers as long as the process does."""
     return Health(status="ok")
 
 
 @router.get("/readyz", summary="Ready for work", responses=documented(422, 503))
-async def readyz(request: Request, *, strict: Strict = False) -> Readiness:
+async def ready(request: Request, *, strict: Strict = False) -> Readiness:
     """Answers 503 unless work is accepted and a worker that has proved its models is in service."""
     state = require_ready(context_of(request), strict=strict)
     workers = [WorkerStatus.model_validate(worker) for worker in state.workers]

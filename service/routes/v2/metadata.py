@@ -23,33 +23,33 @@ _OF_MODEL: dict[str, Any] = {"responses": documented(404, 422, 503)}
 
 
 @router.get("", summary="Name, version and extensions of the service")
-async def server_metadata() -> schemas.ServerMetadata:
+async def get_server_metadata() -> schemas.ServerMetadata:
     """Lists the extensions of the protocol that work here."""
     return descriptions.server_metadata()
 
 
 @router.get("/health/live", summary="Alive")
-async def live() -> schemas.Live:
+async def is_server_live() -> schemas.Live:
     """Answers as long as the process does."""
     return schemas.Live(live=True)
 
 
 @router.get("/health/ready", summary="Ready for work", responses=documented(503))
-async def ready(request: Request) -> schemas.Ready:
+async def is_server_ready(request: Request) -> schemas.Ready:
     """Answers 503 unless work is accepted and a worker that has proved its models is in service."""
     require_ready(context_of(request))
     return schemas.Ready(ready=True)
 
 
 @router.post("/repository/index", summary="All models", responses=documented(503))
-async def repository_index(request: Request) -> list[schemas.IndexEntry]:
+async def get_repository_index(request: Request) -> list[schemas.IndexEntry]:
     """Every loaded version of every model; a body is not read."""
     context = context_of(request)
     return descriptions.index(context.repository)
 
 
 @router.get("/models/{name}", summary="Inputs and outputs of a model", **_OF_MODEL)
-async def model_metadata(name: PathName, request: Request) -> schemas.ModelMetadata:
+async def get_model_metadata(name: PathName, request: Request) -> schemas.ModelMetadata:
     """Its highest version, and which others there are."""
     context = context_of(request)
     manifest = context.repository.find(name).manifest
@@ -59,7 +59,7 @@ async def model_metadata(name: PathName, request: Request) -> schemas.ModelMetad
 @router.get(
     "/models/{name}/versions/{version}", summary="Inputs and outputs of a version", **_OF_MODEL
 )
-async def version_metadata(
+async def get_model_version_metadata(
     name: PathName, version: PathVersion, request: Request
 ) -> schemas.ModelMetadata:
     """What one version reads and answers."""
@@ -69,7 +69,7 @@ async def version_metadata(
 
 
 @router.get("/models/{name}/ready", summary="Whether a model is ready", **_OF_MODEL)
-async def model_ready(name: PathName, request: Request) -> schemas.ModelReady:
+async def is_model_ready(name: PathName, request: Request) -> schemas.ModelReady:
     """Answers 503 unless a worker is in service; all that are have it."""
     context = context_of(request)
     return _ready(context, context.repository.find(name))
@@ -78,7 +78,7 @@ async def model_ready(name: PathName, request: Request) -> schemas.ModelReady:
 @router.get(
     "/models/{name}/versions/{version}/ready", summary="Whether a version is ready", **_OF_MODEL
 )
-async def version_ready(
+async def is_model_version_ready(
     name: PathName, version: PathVersion, request: Request
 ) -> schemas.ModelReady:
     """Answers 503 unless a worker is in service; all that are have it."""
@@ -87,7 +87,7 @@ async def version_ready(
 
 
 @router.get("/models/{name}/config", summary="Configuration of a model", **_OF_MODEL)
-async def model_config(name: PathName, request: Request) -> schemas.ModelConfig:
+async def get_model_config(name: PathName, request: Request) -> schemas.ModelConfig:
     """Its highest version in the words of Triton's model configuration."""
     context = context_of(request)
     return descriptions.model_config(context.repository.find(name).manifest)
@@ -96,7 +96,7 @@ async def model_config(name: PathName, request: Request) -> schemas.ModelConfig:
 @router.get(
     "/models/{name}/versions/{version}/config", summary="Configuration of a version", **_OF_MODEL
 )
-async def version_config(
+async def get_model_version_config(
     name: PathName, version: PathVersion, request: Request
 ) -> schemas.ModelConfig:
     """One version in the words of Triton's model configuration."""

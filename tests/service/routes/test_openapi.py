@@ -86,6 +86,17 @@ def test_every_operation_is_told_in_full(client: httpx.Client) -> None:
                     assert content["examples"]
 
 
+def test_operations_have_the_names_that_functions_of_a_client_have(client: httpx.Client) -> None:
+    names = [item["operationId"] for item in operations(client.get("/openapi.json").json())]
+    assert sorted(names) == [
+        *("classify", "encode", "get_metrics", "get_model", "get_model_config"),
+        *("get_model_metadata", "get_model_version", "get_model_version_config"),
+        *("get_model_version_metadata", "get_repository_index", "get_server_metadata"),
+        *("health", "infer", "infer_version", "is_model_ready", "is_model_version_ready"),
+        *("is_server_live", "is_server_ready", "list_models", "ready"),
+    ]
+
+
 def test_examples_of_errors_are_problem_documents(client: httpx.Client) -> None:
     for operation in operations(client.get("/openapi.json").json()):
         for status, response in operation["responses"].items():
