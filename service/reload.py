@@ -1,7 +1,8 @@
 """New versions without a restart: look at the repository, prove, load, then switch.
 
 A look is asked for by SIGHUP or made at an interval. A new version is published when every
-worker has it; one that cannot be served is rejected, and what is loaded is still served. A version
+worker has it; one that cannot be served is rejected, and what is loaded is still served. One
+that was rejected for a reason outside of it, such as a lack of memory, is tried again. A version
 whose folder is gone is unpublished at once and unloaded when the last request that may
 have chosen it is over. Published versions never change: other content under the same
 number would give other answers under the same name, so it is rejected.
@@ -14,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from service.engine import BundleError, LeafcodeError
+from service.engine import BundleError, LeafcodeError, UnreadableBundleError
 from service.errors import WorkerLostError
 from service.http.in_flight import RequestCount
 from service.pool.pool import Pool
@@ -31,6 +32,10 @@ from service.repository import (
 __all__ = ["Reloader"]
 
 logger = logging.getLogger(__name__)
+
+# After a failure that says nothing about a version, looks follow at growing intervals.
+_FIRST_RETRY_SECONDS = 2.0
+_LONGEST_RETRY_SECONDS = 300.0
 
 
 class Reloader:
@@ -56,6 +61,8 @@ class Reloader:
         self._asked = asyncio.Event()
         self._asked.set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_seconds = _FIRST_RETRY_SECONDS
 
     def start(self, poll_seconds: int) -> None:
         """Look when asked to, and every `poll_seconds` unless that is zero."""
@@ -63,6 +70,7 @@ class Reloader:
 
     async def stop(self) -> None:
         """Leave everything as it is."""
+        self._cancel_retry()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -94,25 +102,45 @@ class Reloader:
             except TimeoutError:
                 pass
             self._asked.clear()
+            self._cancel_retry()
             try:
                 await self.look()
             except Exception:
                 logger.exception("looking for new versions failed; what is loaded is still served")
+                self._look_again_later()
+            if self._retry is None:
+                self._retry_seconds = _FIRST_RETRY_SECONDS
+
+    def _look_again_later(self) -> None:
+        """Look without being asked to; the next time it takes longer."""
+        if self._retry is None:
+            loop = asyncio.get_running_loop()
+            self._retry = loop.call_later(self._retry_seconds, self.ask)
+            self._retry_seconds = min(2 * self._retry_seconds, _LONGEST_RETRY_SECONDS)
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
 
     # -- Versions that are new -------------------------------------------------------------
 
     async def _judge(self, key: ModelKey, files: VersionFiles) -> None:
-        """Serve a version or reject it; not again until its files change."""
+        """Serve a version or reject it, and not again until its files change.
+
+        What says nothing about the version, such as a lost process or a lack of memory,
+        rejects it for now; it is tried again.
+        """
         if self._judged.get(key) == files.fingerprint:
             return
         self._judged[key] = files.fingerprint
         try:
             await self._load(key, files.path)
-        except LeafcodeError as error:
+        except Exception as error:  # noqa: BLE001
             self._reject(key, error)
-            if isinstance(error, WorkerLostError):
-                # A process may be lost for reasons of its own: worth another try.
+            if not _is_final(error):
                 del self._judged[key]
+                self._look_again_later()
 
     async def _load(self, key: ModelKey, path: Path) -> None:
         model = await asyncio.to_thread(read_model, key, path)
@@ -129,10 +157,13 @@ class Reloader:
                 "loaded; a published version never changes, expected a new version number"
             )
 
-    def _reject(self, key: ModelKey, error: LeafcodeError) -> None:
-        logger.error("%s is rejected, what is loaded is still served: %s", key, error)
+    def _reject(self, key: ModelKey, error: Exception) -> None:
+        sentence = str(error)
+        if not isinstance(error, LeafcodeError):
+            sentence = f"it could not be loaded this time: {sentence or type(error).__name__}"
+        logger.error("%s is rejected, what is loaded is still served: %s", key, sentence)
         # Clients need no path of this machine.
-        sentence = str(error).replace(f"{self._folder.absolute()}/", "")
+        sentence = sentence.replace(f"{self._folder.absolute()}/", "")
         since = datetime.now(UTC).isoformat(timespec="seconds")
         rejection = Rejection(key, sentence, since)
         self._switch(self._repository.models, (*self._rejections_but({key}), rejection))
@@ -192,3 +223,9 @@ class Reloader:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether an error is about the version itself, not about the machine at that moment."""
+    passing = isinstance(error, WorkerLostError | UnreadableBundleError)
+    return isinstance(error, LeafcodeError) and not passing

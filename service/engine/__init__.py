@@ -12,6 +12,7 @@ from service.engine.errors import (
     ImageError,
     LeafcodeError,
     OversizedImageError,
+    UnreadableBundleError,
     UnsupportedImageError,
 )
 from service.engine.image import ImageLimits
@@ -40,6 +41,7 @@ __all__ = [
     "Probe",
     "Stage",
     "Stopwatch",
+    "UnreadableBundleError",
     "UnsupportedImageError",
     "read_bundle",
     "write_bundle",

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
 from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
-from service.engine.errors import BundleError
+from service.engine.errors import BundleError, UnreadableBundleError
 from service.engine.hashing import hash_specs
 from service.engine.kernels.integers import CACHE_LINE
 from service.engine.manifest import Manifest, TensorSpec, parse_manifest
@@ -180,7 +180,7 @@ def _read_manifest(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise BundleError(
+        raise _error_of(error)(
             f"{path}: cannot be read ({error.strerror}), expected a bundle's version folder"
         ) from error
 
@@ -190,7 +190,13 @@ def _map(path: Path) -> mmap.mmap:
         with path.open("rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
-        raise BundleError(f"{path}: cannot be mapped: {error}") from error
+        raise _error_of(error)(f"{path}: cannot be mapped: {error}") from error
+
+
+def _error_of(error: OSError | ValueError) -> type[BundleError]:
+    """Whose fault it is that a file cannot be read: the bundle's, or the machine's."""
+    missing = FileNotFoundError | NotADirectoryError | IsADirectoryError | PermissionError
+    return BundleError if isinstance(error, missing | ValueError) else UnreadableBundleError
 
 
 def _view_tensors(path: Path, mapping: mmap.mmap) -> dict[str, Tensor]:
@@ -202,7 +208,9 @@ def _view_tensors(path: Path, mapping: mmap.mmap) -> dict[str, Tensor]:
         header = json.loads(mapping[8:start])
         header.pop("__metadata__", None)
         return {name: _view(mapping, start, entry) for name, entry in header.items()}
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
+    except OSError as error:
+        raise _error_of(error)(f"{path}: cannot be read: {error}") from error
+    except (SafetensorError, ValueError, KeyError) as error:
         raise BundleError(f"{path}: not a sound safetensors file: {error}") from error
 
 

@@ -8,6 +8,7 @@ LeafcodeError
 │   └── BrokenImageError       a known format, but damaged or beyond a limit
 ├── DescriptorError        whoever sent descriptors
 └── BundleError            whoever made or moved the bundle
+    └── UnreadableBundleError  whoever runs the machine: the bundle may be sound
 
 Messages say what was found and what was expected. Nothing here knows HTTP.
 """
@@ -20,6 +21,7 @@ __all__ = [
     "ImageError",
     "LeafcodeError",
     "OversizedImageError",
+    "UnreadableBundleError",
     "UnsupportedImageError",
 ]
 
@@ -54,3 +56,7 @@ class DescriptorError(LeafcodeError):
 
 class BundleError(LeafcodeError):
     """A bundle that cannot be read, is damaged, or contradicts itself."""
+
+
+class UnreadableBundleError(BundleError):
+    """A bundle that could not be read this time, for want of memory or of open files."""

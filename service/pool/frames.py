@@ -42,6 +42,7 @@ _ERRORS: dict[str, type[LeafcodeError]] = {
         engine.DescriptorError,
         engine.EmptyImageError,
         engine.OversizedImageError,
+        engine.UnreadableBundleError,
         engine.UnsupportedImageError,
         errors.DeadlineError,
         errors.InvalidBodyError,

@@ -15,7 +15,7 @@ from dataclasses import astuple
 from functools import partial
 from typing import Any
 
-from service.engine import BundleError, LeafcodeError
+from service.engine import LeafcodeError
 from service.errors import WorkerLostError
 from service.formats.codes import CodeForms
 from service.formats.v2.answers import Answer, WrittenTensor
@@ -159,8 +159,9 @@ class Pool:
     async def load(self, key: ModelKey, model: Model) -> None:
         """Have a further version in every worker that takes jobs, now and later.
 
-        A process that serves nobody proves it first. Raises `BundleError` if it is not
-        sound, `WorkerLostError` if a worker did not survive it; no worker keeps it then.
+        A process that serves nobody proves it first. Raises the `LeafcodeError` that it or a
+        worker reports, `WorkerLostError` if one did not survive it, and another exception if
+        the machine is in trouble; no worker keeps the version then.
         """
         async with self._loading:
             await self._prove(key, model)
@@ -197,17 +198,13 @@ class Pool:
             await worker.load(_load_fields(key, model))
         except WorkerLostError as error:
             raise WorkerLostError(f"the process that tried to load it was lost: {error}") from error
-        except BundleError:
-            raise
-        except Exception as error:
-            raise BundleError(str(error)) from error
         finally:
             await worker.end()
 
     async def _unload_unwanted(self) -> None:
         for slot in self._slots:
-            # One that is lost here has lost the version too.
-            with contextlib.suppress(WorkerLostError, BundleError):
+            # One that is lost here has lost the version too; the others must not keep it.
+            with contextlib.suppress(Exception):
                 await slot.update_versions()
 
     def _versions(self) -> Versions:

@@ -164,7 +164,8 @@ class Models(BaseModel):
 
     models: list[ModelCard]
     rejected: list[RejectedVersion] = Field(
-        description="New versions that are not sound; tried again when their files change."
+        description="New versions that are not sound, tried again when their files change, or "
+        "that could not be loaded for want of memory or the like, tried again by themselves."
     )
 
 

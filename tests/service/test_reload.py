@@ -2,6 +2,7 @@
 
 import os
 import pty
+import resource
 import shutil
 import signal
 import socket
@@ -146,6 +147,26 @@ def test_a_bad_version_is_not_tried_again_before_it_changes_and_forgotten_when_g
     withdraw(repository, 2)
     hang_up(server)
     until(lambda: rejected_by(server) == [])
+
+
+def test_a_version_that_finds_no_memory_is_rejected_and_tried_again_by_itself(
+    server: Server, repository: Path, shelf: Path
+) -> None:
+    (fork_server,) = (pid for pid in children_of(server.process.pid) if children_of(pid))
+    pages = int(Path(f"/proc/{fork_server}/statm").read_text().split()[0])
+    # As much as it has: the process that proves the version gets nothing more.
+    limit = pages * os.sysconf("SC_PAGE_SIZE")
+    before = resource.prlimit(fork_server, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    try:
+        publish(shelf / "tiny" / "2", repository)
+        hang_up(server)
+        until(lambda: rejected_by(server) == [2])
+        assert answering_version(server) == 1
+    finally:
+        resource.prlimit(fork_server, resource.RLIMIT_AS, before)
+    until(lambda: answering_version(server) == 2)
+    assert rejected_by(server) == []
+    server.log.clear()  # with the traceback of the process that found no memory
 
 
 def test_a_version_that_is_gone_is_unloaded_and_its_mapping_released(
