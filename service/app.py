@@ -19,7 +19,7 @@ from service.http.problems import REASONS, install_handlers
 from service.http.request_log import RequestLog
 from service.http.traffic import Traffic
 from service.observability.ended_requests import EndedRequests
-from service.observability.logs import log_config
+from service.observability.logs import dropped_lines, log_config
 from service.observability.metrics import Metrics, PoolCollector
 from service.observability.tracing import Tracing
 from service.pool.pool import Pool
@@ -76,6 +76,12 @@ def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
     app.openapi = partial(complete_openapi, app, _DIRECT_ROUTERS, settings)  # type: ignore[method-assign]
     app.state.metrics = Metrics(REASONS)
     app.state.ended_requests = EndedRequests(app.state.metrics)
+    app.state.metrics.watch(
+        "counter",
+        "leafcode_log_lines_dropped",
+        "Lines of the log that were dropped, because standard error was not read.",
+        dropped_lines,
+    )
     app.state.traffic = _traffic(settings, app.state.metrics)
     for router in _ROUTERS:
         app.include_router(router)
@@ -86,8 +92,11 @@ def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
 
 def _traffic(settings: Settings, metrics: Metrics) -> Traffic:
     traffic = Traffic(settings.max_connections, settings.transfer_bytes)
-    metrics.watch("leafcode_connections", "Open connections.", lambda: len(traffic.connections))
     metrics.watch(
+        "gauge", "leafcode_connections", "Open connections.", lambda: len(traffic.connections)
+    )
+    metrics.watch(
+        "gauge",
         "leafcode_transfer_bytes",
         "Bytes of bodies that are not complete and of answers that are not read.",
         lambda: traffic.bytes,

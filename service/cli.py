@@ -135,7 +135,7 @@ def _positive(text: str) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     settings = load_settings(**{name: getattr(options, name) for name in _SERVE_FLAGS})
-    start_logging(settings.log_level, settings.log_format)
+    start_logging(settings.log_level, settings.log_format, queued=True)
     # Here, because the web framework takes half a second, which no other command needs.
     from service.server import serve  # noqa: PLC0415
 

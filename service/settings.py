@@ -160,7 +160,7 @@ class Settings(BaseSettings):
         description="file with such keys, one per line, # before comments",
     )
     open_paths: str = Field(
-        "/healthz,/readyz,/metrics",
+        "/healthz,/readyz,/v2/health/live,/v2/health/ready,/metrics",
         pattern=f"^{_PATHS}$",
         title="paths, separated by commas",
         description="paths that need no key",

@@ -19,7 +19,16 @@ from typing import Any, TextIO
 from PIL import Image
 from pydantic_core import to_json
 
-__all__ = ["JsonLines", "LineHandler", "TextLines", "log_config", "start_logging"]
+from service.observability.line_writer import LineWriter
+
+__all__ = [
+    "JsonLines",
+    "LineHandler",
+    "TextLines",
+    "dropped_lines",
+    "log_config",
+    "start_logging",
+]
 
 # How long a line may wait for others, and how many may wait.
 _KEPT_SECONDS = 0.1
@@ -64,12 +73,19 @@ class LineHandler(logging.StreamHandler[TextIO]):
 
     Formatting and writing a line while the caches are cold with other work takes twice as
     long as in a row. Warnings and errors, and all that comes before them, are written at once.
+    In a process with an event loop they are `queued`, so that nobody waits for a reader.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, queued: bool = False) -> None:
         super().__init__(sys.stderr)
         self._kept: list[logging.LogRecord] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._writer = LineWriter(sys.stderr.fileno(), self._tell_lost) if queued else None
+
+    @property
+    def dropped(self) -> int:
+        """Lines that were not written because too many waited."""
+        return self._writer.dropped if self._writer is not None else 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a record for a moment if an event loop runs here, else write it."""
@@ -92,17 +108,45 @@ class LineHandler(logging.StreamHandler[TextIO]):
                 self._timer = None
             kept, self._kept = self._kept, []
             try:
-                self.stream.write("".join([f"{self.format(record)}\n" for record in kept]))
+                self._write([self.format(record) for record in kept])
             except Exception:  # noqa: BLE001
                 for record in kept[:1]:
                     self.handleError(record)
-        super().flush()
+
+    def close(self) -> None:
+        """Write what is kept, at the end of the process."""
+        self.flush()
+        if self._writer is not None:
+            self._writer.drain()
+        super().close()
+
+    def _write(self, lines: list[str]) -> None:
+        if not lines:
+            return
+        if self._writer is not None:
+            self._writer.write(lines)
+        else:
+            self.stream.write("".join([f"{line}\n" for line in lines]))
+            self.stream.flush()
+
+    def _tell_lost(self, count: int) -> str:
+        arguments = (count,)
+        line = "%d lines of the log were lost: standard error was not read in time"
+        name, level = __name__, logging.WARNING
+        return self.format(logging.LogRecord(name, level, "", 0, line, arguments, None))
 
 
-def log_config(level: str, format_: str) -> dict[str, Any]:
+def dropped_lines() -> int:
+    """Lines of this process that nobody will see, because standard error was not read."""
+    handlers = logging.getLogger().handlers
+    return sum(handler.dropped for handler in handlers if isinstance(handler, LineHandler))
+
+
+def log_config(level: str, format_: str, *, queued: bool = False) -> dict[str, Any]:
     """Every record to standard error, as plain values for `logging.config.dictConfig`.
 
-    The format is `json`, `text`, or `auto`: text on a terminal, else JSON.
+    The format is `json`, `text`, or `auto`: text on a terminal, else JSON. Whoever logs never
+    waits for a reader if lines are `queued`.
     """
     plain = format_ == "text" or (format_ == "auto" and sys.stderr.isatty())
     lines = TextLines if plain else JsonLines
@@ -110,16 +154,22 @@ def log_config(level: str, format_: str) -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"lines": {"()": f"{__name__}.{lines.__name__}"}},
-        "handlers": {"stderr": {"()": f"{__name__}.{LineHandler.__name__}", "formatter": "lines"}},
+        "handlers": {
+            "stderr": {
+                "()": f"{__name__}.{LineHandler.__name__}",
+                "formatter": "lines",
+                "queued": queued,
+            }
+        },
         "root": {"level": level.upper(), "handlers": ["stderr"]},
         # Its messages repeat ours, except for warnings.
         "loggers": {"uvicorn": {"level": "WARNING"}},
     }
 
 
-def start_logging(level: str, format_: str = "text") -> None:
-    """Send every record of this process to standard error."""
-    logging.config.dictConfig(log_config(level, format_))
+def start_logging(level: str, format_: str = "text", *, queued: bool = False) -> None:
+    """Send every record of this process to standard error; see `log_config`."""
+    logging.config.dictConfig(log_config(level, format_, queued=queued))
     # Neither format shows them, and to find them out takes longer than to format a line.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     # Our own limit rejects such an image right after Pillow has warned about it.

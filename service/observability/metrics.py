@@ -11,8 +11,14 @@ from collections import Counter as CounterOf
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -29,6 +35,8 @@ from service.pool.state import PoolState
 
 __all__ = ["BUCKETS", "Metrics", "PoolCollector"]
 
+MetricKind = Literal["counter", "gauge"]
+
 BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
@@ -41,6 +49,8 @@ class Metrics:
     """Counts and durations since the start; `page` renders them."""
 
     def __init__(self, reasons: Iterable[str]) -> None:
+        # When a series was first counted tells nothing that the start of the process does not.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._requests = Counter(
@@ -99,14 +109,26 @@ class Metrics:
         """One connection that was closed without an answer, or in the middle of one."""
         self._rejections.labels(reason).inc()
 
-    def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
+    def watch(self, kind: MetricKind, name: str, text: str, read: Callable[[], float]) -> None:
         """Report what `read` returns at the moment of asking."""
-        Gauge(name, text, registry=self.registry).set_function(read)
+        self.registry.register(_Watched(kind, name, text, read))
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """All numbers in the format that `accept` asks for, and its content type."""
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
+
+
+class _Watched(Collector):
+    """One number that somebody else keeps."""
+
+    def __init__(self, kind: MetricKind, name: str, text: str, read: Callable[[], float]) -> None:
+        self._kind, self._name, self._text, self._read = kind, name, text, read
+
+    def collect(self) -> Iterator[Metric]:
+        """The number as it is now."""
+        family = GaugeMetricFamily if self._kind == "gauge" else CounterMetricFamily
+        yield family(self._name, self._text, self._read())
 
 
 class _Durations:

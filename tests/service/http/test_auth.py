@@ -64,7 +64,9 @@ def test_anything_else_is_answered_401(locked: Server, path: str, headers: dict[
     assert FIRST[:8] not in response.text
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+@pytest.mark.parametrize(
+    "path", ["/healthz", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"]
+)
 def test_probes_and_metrics_need_no_key(locked: Server, path: str) -> None:
     assert httpx.get(locked.url + path).status_code == 200
 

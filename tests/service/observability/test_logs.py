@@ -5,7 +5,11 @@ import logging
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import httpx
 import pytest
@@ -13,9 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engine import STAGES
+from service.observability.line_writer import MAX_WAITING_BYTES, LineWriter
 from service.observability.logs import JsonLines, TextLines
 from tests.support import pictures
-from tests.support.processes import DEADLINE_SECONDS, ROOT, Server, environment
+from tests.support.metrics_page import read, value
+from tests.support.processes import DEADLINE_SECONDS, READY, ROOT, Server, environment
 
 PNG = pictures.png()
 ANY_TEXT = st.text(st.characters(categories=None, codec=None), max_size=50)
@@ -117,3 +123,71 @@ def test_a_terminal_gets_text_and_a_file_gets_json(tmp_path: Path, *, terminal: 
     os.close(ours)
     assert "no bundle found" in written
     assert written.startswith("{") is not terminal
+
+
+@contextmanager
+def unread_server(models: Path) -> Iterator[tuple[str, IO[str], "subprocess.Popen[str]"]]:
+    """A server whose log is read until it is ready, and not any more; its URL and its log."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "service", "serve", "--port", "0", "--models", str(models)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(LEAFCODE_WORKERS="1"),
+        cwd=ROOT,
+    ) as process:
+        assert process.stderr is not None
+        try:
+            ready = next(match for line in process.stderr if (match := READY.search(line)))
+            yield ready[1], process.stderr, process
+        finally:
+            process.kill()
+
+
+def test_a_log_that_nobody_reads_keeps_no_request_waiting(models: Path) -> None:
+    with unread_server(models) as (url, log, process):
+        # Some of these lines fill the pipe, the next ones wait, and the rest is dropped.
+        path = "x" * 30_000
+        count = 2 * MAX_WAITING_BYTES // len(path)
+        with httpx.Client(base_url=url, timeout=DEADLINE_SECONDS) as client:
+            statuses = {client.get(f"/{path}").status_code for _ in range(count)}
+            page = read(client.get("/metrics").text)
+        assert statuses == {404}
+        dropped = value(page, "log_lines_dropped_total")
+        assert 0 < dropped < count
+        process.terminate()
+        lines = [json.loads(line) for line in log]
+    assert sum(line["message"].startswith("GET /xxx") for line in lines) == count - dropped
+    told = [line for line in lines if "lines of the log were lost" in line["message"]]
+    assert sum(int(line["message"].split()[0]) for line in told) >= dropped
+    assert {line["level"] for line in told} == {"warning"}
+    assert lines[-1]["message"] == "stopped"
+
+
+def test_all_that_waits_is_written_at_the_end() -> None:
+    theirs, ours = os.pipe()
+    writer = LineWriter(ours, str)
+    lines = [f"{number:0100}" for number in range(9_000)]
+    writer.write(lines)
+    received = bytearray()
+
+    def read_slowly() -> None:
+        while data := os.read(theirs, 65_536):
+            received.extend(data)
+
+    reader = threading.Thread(target=read_slowly)
+    reader.start()
+    writer.drain()
+    os.close(ours)
+    reader.join()
+    os.close(theirs)
+    assert received.decode().splitlines() == lines
+    assert writer.dropped == 0
+
+
+def test_a_reader_that_is_gone_loses_lines_and_stops_nobody() -> None:
+    theirs, ours = os.pipe()
+    os.close(theirs)
+    writer = LineWriter(ours, str)
+    writer.write(["nobody reads this"])
+    writer.drain()
+    os.close(ours)

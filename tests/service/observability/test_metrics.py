@@ -124,6 +124,13 @@ def test_open_metrics_is_answered_to_who_asks_for_it(server: Server) -> None:
     assert "leafcode_requests" in {family.name for family in families}
 
 
+@pytest.mark.parametrize("accept", ["*/*", "application/openmetrics-text; version=1.0.0"])
+def test_no_series_tells_when_it_was_first_counted(server: Server, accept: str) -> None:
+    page = httpx.get(f"{server.url}/metrics", headers={"Accept": accept}).text
+    assert "leafcode_rejections_total" in page
+    assert "_created" not in page
+
+
 def test_busy_and_replaced_workers_are_counted(models: Path) -> None:
     with Server("--models", str(models), "--workers", "1") as server:
         (worker,) = workers_of(server)
