@@ -12,6 +12,7 @@ import itertools
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from service.engine import LeafcodeError
 from service.errors import DeadlineError, NotReadyError, OverloadedError, WorkerLostError
@@ -218,14 +219,28 @@ class Dispatcher:
         return max(_STEAL_AFTER_JOBS * self._mean_seconds, _STEAL_AFTER)
 
     def _steal(self) -> Job | None:
-        """A prefetched job that has waited for too long; its worker forgets it."""
+        """A prefetched job that has waited for too long; its worker keeps a copy."""
         latest = self._loop.time() - self._longest_wait
         for job in self._prefetched:  # in the order in which they were prefetched
             if job.prefetched <= latest and not job.answer.done():
-                self._sent.pop(job).drop_prefetched()
-                del self._prefetched[job]
+                self._leave_copy(job)
                 return job
         return None
+
+    def _leave_copy(self, job: Job) -> None:
+        """Take a job away from its worker, which was sent it and will work on it for nobody.
+
+        The copy is a job whose client has gone: it keeps its slot busy until the worker has
+        answered it, and costs the worker if it runs for too long.
+        """
+        slot = self._sent.pop(job)
+        del self._prefetched[job]
+        copy = replace(job, answer=self._loop.create_future())
+        copy.answer.cancel()
+        copy.timer = self._loop.call_at(copy.deadline, self._on_deadline, copy)
+        self._sent[copy], self._prefetched[copy] = slot, None
+        slot.replace_prefetched(copy)
+        job.number = next(self._numbers)  # the worker's answer is to the old one
 
     def _steal_later(self) -> None:
         """Look for prefetched jobs to steal when they may have waited for too long."""

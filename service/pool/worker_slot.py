@@ -132,9 +132,9 @@ class WorkerSlot:
         self._prefetched = job
         self._worker.send(job.frame())
 
-    def drop_prefetched(self) -> None:
-        """Another worker does the prefetched job; this one's answer to it is ignored."""
-        self._prefetched = None
+    def replace_prefetched(self, copy: Job) -> None:
+        """Another worker does the prefetched job; this one has been sent the same as `copy`."""
+        self._prefetched = copy
 
     def kill(self, reason: str) -> None:
         """End the current worker; another one replaces it."""

@@ -49,9 +49,10 @@ class FakeSlot(WorkerSlot):
         assert self.can_prefetch
         self.next = job
 
-    def drop_prefetched(self) -> None:
+    def replace_prefetched(self, copy: Job) -> None:
         assert self.next is not None
-        self.next = None
+        assert self.next.number == copy.number
+        self.next = copy
 
     def kill(self, reason: str) -> None:
         self.killed_at.append((asyncio.get_running_loop().time(), reason))

@@ -4,6 +4,7 @@ import pytest
 
 from service.errors import DeadlineError
 from service.pool.dispatcher import MAX_PREFETCH_BYTES, Dispatcher
+from service.pool.frames import Frame, Kind
 from tests.support.fake_slots import (
     FakeSlot,
     Task,
@@ -17,6 +18,7 @@ from tests.support.fake_slots import (
     submit,
     submit_all,
 )
+from tests.support.fake_workers import done
 from tests.support.virtual_time import on_virtual_time, settle
 
 # -- Prefetching -----------------------------------------------------------------------
@@ -126,10 +128,42 @@ async def test_a_prefetched_job_is_stolen_after_four_mean_jobs_and_not_before(
     await pass_until(steal_time - 0.001)
     assert (slot.bodies, thief.bodies) == ([b"a", b"b"], [])
     await pass_until(steal_time)
-    assert (slot.bodies, thief.bodies) == ([b"a"], [b"b"])
+    assert (slot.bodies, thief.bodies) == ([b"a", b"b"], [b"b"])
     thief.finish()
     assert await outcomes(tasks[1:]) == [b"b"]
     assert not tasks[0].done()
+
+
+@on_virtual_time
+async def test_a_worker_stays_busy_with_its_copy_of_a_stolen_job_whose_answer_is_ignored() -> None:
+    dispatcher, slot, tasks = await stuck(0.25)
+    thief = FakeSlot(1, dispatcher)
+    dispatcher.on_idle(thief)
+    await pass_until(1.0)
+    slot.finish()
+    assert slot.bodies == [b"b"]
+    slot.finish(done(Frame(Kind.CLASSIFY, 0, {}, b"ignored")))
+    thief.finish()
+    assert await outcomes(tasks) == [b"a", b"b"]
+    assert is_forgotten(dispatcher)
+
+
+@on_virtual_time
+async def test_a_copy_of_a_stolen_job_that_never_ends_costs_its_worker() -> None:
+    dispatcher, slot, tasks = await stuck(0.25)
+    thief = FakeSlot(1, dispatcher)
+    dispatcher.on_idle(thief)
+    await pass_until(1.0)
+    thief.finish()
+    await pass_until(2.0)
+    slot.finish()
+    await pass_until(31.9)
+    assert slot.killed_at == []
+    await pass_until(40.0)
+    assert slot.killed_at == [(32.0, "a job ran for 30 s, the longest allowed")]
+    slot.lose()
+    assert await outcomes(tasks) == [b"a", b"b"]
+    assert is_forgotten(dispatcher)
 
 
 @on_virtual_time
@@ -189,7 +223,8 @@ async def test_an_idle_slot_goes_on_looking_for_jobs_to_steal() -> None:
     assert second.bodies == [b"d", b"e"]
     dispatcher.on_idle(thief)
     await pass_until(5.0)
-    assert (first.bodies, second.bodies, thief.bodies) == ([b"a"], [b"d"], [b"e"])
+    assert (first.bodies, second.bodies) == ([b"a", b"b"], [b"d", b"e"])
+    assert thief.bodies == [b"e"]
 
 
 @on_virtual_time
@@ -224,6 +259,7 @@ async def test_a_stolen_job_may_be_lost_once_more() -> None:
     await pass_until(1.0)
     thief.lose()
     slot.finish()
+    slot.finish()  # the copy, and takes up the job itself
     assert slot.bodies == [b"b"]
     slot.finish()
     assert await outcomes(tasks) == [b"a", b"b"]

@@ -305,6 +305,22 @@ class Dispatching(RuleBasedStateMachine):
             assert _only(waiting) is slot._prefetched
 
     @invariant()
+    def a_worker_has_been_sent_what_its_slot_says(self) -> None:
+        for number, slot in enumerate(self.slots):
+            worker = self.worker(number)
+            if worker is not None and slot._worker is worker:
+                sent = [frame.job for frame in worker.inbox if frame.kind is Kind.CLASSIFY]
+                known = [job.number for job in (slot._job, slot._prefetched) if job is not None]
+                assert sent == known
+
+    @invariant()
+    def no_worker_that_works_is_thought_idle_or_silent(self) -> None:
+        for number, slot in enumerate(self.slots):
+            worker = self.worker(number)
+            if worker is not None and slot.state.state in ("idle", "silent"):
+                assert not any(frame.kind is Kind.CLASSIFY for frame in worker.inbox)
+
+    @invariant()
     def every_answer_is_the_right_one_and_comes_in_time(self) -> None:
         for request in self.requests:
             request.check()

@@ -236,18 +236,21 @@ async def test_a_prefetched_job_starts_when_the_one_before_is_answered() -> None
 
 
 @on_virtual_time
-async def test_the_late_answer_to_a_stolen_job_is_ignored() -> None:
+async def test_a_worker_that_works_on_a_stolen_job_is_busy_and_not_asked_whether_it_answers() -> (
+    None
+):
     async with supervised() as slot:
         slot.slot.start_job(job(1))
         slot.slot.prefetch(job(2))
-        slot.slot.drop_prefetched()
+        slot.slot.replace_prefetched(job(2))
         slot.worker.answer()
-        assert slot.new_reports() == ["answer to 1: body 1", "idle"]
-        slot.slot.start_job(job(3))
+        assert slot.new_reports() == ["answer to 1: body 1", "started 2"]
+        for _ in range(10):
+            slot.slot.check()
+            await asyncio.sleep(1.0)
+        assert slot.sentence == "worker 3 (core 5) is busy"
         slot.worker.answer()
-        assert slot.new_reports() == []
-        slot.worker.answer()
-        assert slot.new_reports() == ["answer to 3: body 3", "idle"]
+        assert slot.new_reports() == ["answer to 2: body 2", "idle"]
 
 
 @on_virtual_time
