@@ -344,10 +344,9 @@ class Dispatcher:
 
 
 def _outcome(job: Job, frame: Frame) -> Outcome[Frame]:
-    if frame.kind is not Kind.DONE:
+    if frame.kind is not Kind.DONE or frame.times is None:
         raise frames.reported_error(frame)
-    seconds, stages = frame.fields["seconds"], frame.fields["stages"]
-    return Outcome(frame, Timings(job.started - job.accepted, seconds, stages))
+    return Outcome(frame, Timings(job.started - job.accepted, *frame.times))
 
 
 def _settled(job: Job, answer: Frame | BaseException) -> Outcome[Frame] | LeafcodeError:

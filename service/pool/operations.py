@@ -33,7 +33,7 @@ from service.formats.v2 import answers
 from service.formats.v2.answers import Answer, WrittenTensor
 from service.formats.v2.requests import BatchLimits, RequestedOutput, read_json
 from service.pool import frames
-from service.pool.frames import Fields, Frame, Kind
+from service.pool.frames import Fields, Frame, Kind, WorkTimes
 from service.pool.warmup import sample_image
 
 __all__ = ["Operations", "WorkLimits", "written_tensors"]
@@ -80,8 +80,8 @@ class Operations:
         except Exception as error:
             logger.exception("a worker failed at the operation %s", frame.kind.name)
             return frames.report_error(frame.job, error)
-        times = {"seconds": time.perf_counter() - start, "stages": watch.seconds}
-        return Frame(Kind.DONE, frame.job, {**fields, **times}, body)
+        times = WorkTimes(time.perf_counter() - start, dict(watch.seconds.items()))
+        return Frame(Kind.DONE, frame.job, fields, body, times)
 
     def _engine(self, frame: Frame) -> Engine:
         key = (frame.fields["name"], frame.fields["version"])

@@ -11,7 +11,7 @@ from typing import Any
 
 from service.engine import ImageLimits
 from service.errors import WorkerLostError
-from service.pool.frames import Fields, Frame, Kind
+from service.pool.frames import Fields, Frame, Kind, WorkTimes
 from service.pool.operations import WorkLimits
 from service.pool.worker import WorkerPlan
 from service.pool.worker_process import FrameHandler
@@ -26,7 +26,7 @@ def plan(number: int = 0, *cores: int) -> WorkerPlan:
 
 def done(frame: Frame) -> Frame:
     """The answer of a worker: its body is that of the question, so that a mix-up shows."""
-    return Frame(Kind.DONE, frame.job, {"seconds": 0.5, "stages": {"decode": 0.25}}, frame.body)
+    return Frame(Kind.DONE, frame.job, {}, frame.body, WorkTimes(0.5, {"decode": 0.25}))
 
 
 class FakeWorker:

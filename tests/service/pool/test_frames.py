@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine import BrokenImageError, LeafcodeError
+from service.engine import STAGES, BrokenImageError, LeafcodeError
 from service.errors import InvalidBodyError, SettingsError
 from service.pool.frames import (
     Frame,
     FrameError,
     FrameReader,
     Kind,
+    WorkTimes,
     read_frame,
     report_error,
     reported_error,
@@ -22,15 +23,19 @@ from service.pool.frames import (
 
 scalars = st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False)
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3), max_leaves=5)
+seconds = st.floats(0, 1e9)
+times = st.builds(WorkTimes, seconds, st.dictionaries(st.sampled_from(STAGES), seconds))
 frames = st.builds(
     Frame,
     st.sampled_from(Kind),
     st.integers(0, 2**64 - 1),
     st.dictionaries(st.text(max_size=9), values, max_size=4),
     st.binary(max_size=300),
+    st.none() | times,
 )
 
-HEADER_BYTES = 21
+HEADER_BYTES = 22
+TIMES_BYTES = 8 * (1 + len(STAGES))
 
 
 def pack(frame: Frame) -> bytes:
@@ -81,8 +86,8 @@ def test_other_bytes_are_rejected_or_read_as_the_frames_that_they_are(data: byte
     assert sum(HEADER_BYTES + len(frame.body) for frame in found) <= len(data)
 
 
-def header(kind: int = 1, n_fields: int = 2, n_body: int = 0) -> bytes:
-    return struct.pack("<BQIQ", kind, 7, n_fields, n_body)
+def header(kind: int = 1, n_times: int = 0, n_fields: int = 2, n_body: int = 0) -> bytes:
+    return struct.pack("<BQBIQ", kind, 7, n_times, n_fields, n_body)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +98,10 @@ def header(kind: int = 1, n_fields: int = 2, n_body: int = 0) -> bytes:
         (header(n_body=8_000_000_001), "2 and 8000000001 bytes, more than any is long"),
         (header() + b"[]", "not an object"),
         (header() + b"{'", "not JSON"),
+        (header(n_times=8, n_fields=0) + bytes(8), f"times of 8 bytes, expected {TIMES_BYTES}"),
+        (header(n_times=TIMES_BYTES, n_fields=0) + b"\xff" * TIMES_BYTES, "a job that took nan s"),
     ],
+    ids=["kind", "fields", "body", "array", "no-json", "few-times", "nan"],
 )
 def test_a_damaged_header_or_damaged_fields_are_rejected_by_both_readers(
     data: bytes, words: str

@@ -46,7 +46,8 @@ class Worker:
         """The frame of an operation that went well; it has taken some time."""
         answer = self.ask(kind, body, **fields)
         assert answer.kind is Kind.DONE, answer.fields
-        assert answer.fields["seconds"] >= sum(answer.fields["stages"].values()) >= 0
+        assert answer.times is not None
+        assert answer.times.total >= sum(answer.times.stages.values()) >= 0
         return answer
 
     def error(self, kind: Kind, body: bytes = b"", **fields: object) -> str:
@@ -72,7 +73,8 @@ def json_of(answer: Frame) -> Any:
 
 
 def stages_of(answer: Frame) -> set[str]:
-    return set(answer.fields["stages"])
+    assert answer.times is not None
+    return set(answer.times.stages)
 
 
 # -- Versions ---------------------------------------------------------------------------------
