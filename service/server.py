@@ -6,7 +6,6 @@ and the pool stops after the last answer.
 """
 
 import asyncio
-import errno
 import gc
 import logging
 import os
@@ -23,9 +22,9 @@ from fastapi import FastAPI
 
 from service import __version__
 from service.app import create_app
-from service.errors import SettingsError
 from service.http.auth import Keys
 from service.http.closing import CloseLimits
+from service.http.listener import bind, drop_newcomers, url_of
 from service.http.protocol import HeaderLimits, LimitedProtocol
 from service.http.traffic import MAX_DRAINING
 from service.huge_pages import join_pages
@@ -38,6 +37,8 @@ __all__ = ["serve"]
 
 logger = logging.getLogger(__name__)
 
+# Connections that were begun when newcomers were dropped are complete by then.
+_HANDSHAKE_SECONDS = 0.1
 # Files beside the connections: the workers' pipes, models, the log.
 _OTHER_FILES = 500
 
@@ -70,7 +71,7 @@ def serve(settings: Settings) -> None:
     )
     # Before the models load, which takes time: a taken port shows at once.
     with (
-        _bind(settings.host, settings.port) as listener,
+        bind(settings.host, settings.port) as listener,
         asyncio.Runner(loop_factory=config.get_loop_factory()) as runner,
     ):
         try:
@@ -130,7 +131,14 @@ class _Server(uvicorn.Server):
         join_pages()
         stay_on(self.pool.front_end_cores)
         for listener in sockets or ():
-            logger.info("ready at %s (documentation: /docs)", _url(listener))
+            logger.info("ready at %s (documentation: /docs)", url_of(listener))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer whoever has connected already; nobody else gets through."""
+        for listener in sockets or ():
+            drop_newcomers(listener)
+        await asyncio.sleep(_HANDSHAKE_SECONDS)
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -166,34 +174,3 @@ class _Server(uvicorn.Server):
 def _has_terminal() -> bool:
     """Whether standard input is a terminal that still exists."""
     return os.isatty(0)
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    """A socket on the first address of `host`; it does not listen yet."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except OSError as error:
-        raise SettingsError(_bind_sentence(host, port, error)) from error
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as error:
-        listener.close()
-        raise SettingsError(_bind_sentence(host, port, error)) from error
-    return listener
-
-
-def _bind_sentence(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {host} is in use, choose another with --port or LEAFCODE_PORT"
-    return f"cannot listen on port {port} of {host!r}: {error.strerror}"
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return (
-        f"http://[{host}]:{port}" if listener.family == socket.AF_INET6 else f"http://{host}:{port}"
-    )

@@ -35,6 +35,10 @@ logger = logging.getLogger(__name__)
 _MAX_HEADERS = 100
 # Requests that one connection may send ahead; more of them could come in a single read.
 _MAX_AHEAD = 100
+# A client that has not heard yet that the service stops may send another request: it gets an
+# answer for so long, which is less than the shortest time to stop in. Closing at once would
+# break its connection, maybe under its request.
+_LAST_SECONDS = 0.8
 # The reason under which metrics count idle connections that made room for others.
 _EVICTED = "evicted"
 # "100 Continue", which a client waits for before it sends its body.
@@ -63,6 +67,7 @@ class LimitedProtocol(ClosingProtocol):
         self._mixed = False
         """Whether the last read had more than bytes of headers, or between chunks."""
         self._rejection: LeafcodeError | None = None
+        self._stopping = False
         self._progress: RequestProgress | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -114,6 +119,8 @@ class LimitedProtocol(ClosingProtocol):
         self._disarm()
         before, self._progress = self.cycle, RequestProgress(cast("Scope", self.scope))
         super().on_headers_complete()
+        if self._stopping:
+            self.cycle.keep_alive = False
         # The request has its headers; from here on uvicorn collects trailers, which nobody reads.
         self.headers = []
         # The answer to HEAD has nothing that could follow its headers.
@@ -144,6 +151,19 @@ class LimitedProtocol(ClosingProtocol):
         super().on_response_complete()
         if self._rejection is not None and self._between_requests():
             self._answer(self._rejection)
+        elif self._stopping:
+            self.shutdown()
+
+    def shutdown(self) -> None:
+        """End the connection: after the request at work, or the next one if it comes soon."""
+        self._stopping = True
+        if not self._between_requests():
+            # An answer that has begun has not told the client that it is the last.
+            self.cycle.keep_alive = self.cycle.keep_alive and self.cycle.response_started
+        elif self._awaits_request():
+            self._disarm()
+            self._unset_keepalive_if_required()
+            self._timer = self.loop.call_later(_LAST_SECONDS, self._on_timeout)
 
     def send_400_response(self, msg: str) -> None:
         """What the parser could not read, or what a callback rejected."""
@@ -202,6 +222,12 @@ class LimitedProtocol(ClosingProtocol):
             f"the headers have more than {self._limits.max_bytes} bytes, the most allowed"
         )
 
+    def _awaits_request(self) -> bool:
+        """Whether nothing of a request has come since the last answer."""
+        return self.timeout_keep_alive_task is not None or (
+            self.cycle is None and self._head_bytes == 0
+        )
+
     def _between_requests(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
 
@@ -220,7 +246,7 @@ class LimitedProtocol(ClosingProtocol):
         if not self._between_requests():
             # Headers behind a request at work: an answer now would be taken for its own.
             self._arm()
-        elif self._in_headers:
+        elif self._in_headers and not self._stopping:
             self._reject(
                 SlowHeadersError(f"the headers did not come within {self._limits.timeout:g} s")
             )

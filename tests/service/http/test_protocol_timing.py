@@ -275,3 +275,42 @@ async def test_an_answer_may_be_read_slowly() -> None:
     protocol.resume_writing()
     await asyncio.sleep(CLOSE_LIMITS.write_timeout * 2)
     assert not transport.closed
+
+
+@on_virtual_time
+async def test_a_request_that_crosses_the_end_of_the_service_is_answered() -> None:
+    protocol, transport = connect(Application())
+    protocol.data_received(HEADERS + b"body")
+    await settle()
+    protocol.shutdown()
+    await asyncio.sleep(0.5)
+    protocol.data_received(HEADERS + b"body")
+    await settle()
+    assert transport.statuses == [b"204", b"204"]
+    assert transport.written.count(b"connection: close") == 1
+    assert transport.closed
+
+
+@pytest.mark.parametrize("answered", [0, 1])
+@on_virtual_time
+async def test_an_idle_connection_is_closed_soon_after_the_service_stops(answered: int) -> None:
+    protocol, transport = connect(Application())
+    protocol.data_received((HEADERS + b"body") * answered)
+    await settle()
+    protocol.shutdown()
+    await asyncio.sleep(1)
+    assert transport.statuses == [b"204"] * answered
+    assert transport.closed
+
+
+@on_virtual_time
+async def test_headers_that_have_begun_may_end_after_the_service_stops() -> None:
+    protocol, transport = connect(Application())
+    protocol.data_received(HEADERS[:20])
+    protocol.shutdown()
+    await asyncio.sleep(LIMITS.timeout / 2)
+    protocol.data_received(HEADERS[20:] + b"body")
+    await settle()
+    assert transport.statuses == [b"204"]
+    assert b"connection: close" in transport.written
+    assert transport.closed
