@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from joblib import Parallel, delayed
 from tqdm import tqdm
 
 __all__ = ["map_in_processes", "map_ordered", "n_threads"]
@@ -54,6 +53,9 @@ def map_in_processes(
     `function` and items are pickled, large arrays among them mapped from a file that all
     processes share. The processes stay for the next call.
     """
+    # Here, because most commands need no processes, and to import it takes a while.
+    from joblib import Parallel, delayed  # noqa: PLC0415
+
     parallel = Parallel(n_jobs=count, return_as="generator")
     results = parallel(delayed(function)(item) for item in items)
     yield from tqdm(results, total=len(items), desc=title, disable=None, leave=False)

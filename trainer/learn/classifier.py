@@ -4,6 +4,9 @@ There are far fewer images than features. A Cholesky factor of the images' Gram 
 holds the same inner products in as many columns as there are images; the solver works
 there, and its weights are mapped back. Regularisation and the probability scale are
 chosen on folds of the training images.
+
+scikit-learn and SciPy are imported where they are called: that takes more than a second, for
+which no other command, and no `--help`, should wait.
 """
 
 import logging
@@ -14,11 +17,6 @@ from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import solve_triangular
-from scipy.optimize import minimize_scalar
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import recall_score
-from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from service.engine.arrays import Float32Array, Float64Array
@@ -125,6 +123,8 @@ def fit_classifier(
     pooled: Float32Array, labels: Labels, n_labels: int, settings: ClassifierSettings
 ) -> FittedClassifier:
     """A classifier for pooled vectors (n, n_features) with labels (n,) below `n_labels`."""
+    from scipy.linalg import solve_triangular  # noqa: PLC0415
+
     gram = (pooled @ pooled.T).astype(np.float64)
     gram[np.diag_indices_from(gram)] += _RIDGE * max(1.0, float(np.diag(gram).mean()))
     span = _Span(np.asarray(np.linalg.cholesky(gram), np.float64), labels, n_labels)
@@ -154,6 +154,8 @@ def class_accuracies(predicted: Labels, labels: Labels) -> Float64Array:
     That is scikit-learn's recall. Its `balanced_accuracy_score` is the mean of these, but
     warns where an image is taken for a class that has no images here.
     """
+    from sklearn.metrics import recall_score  # noqa: PLC0415
+
     return np.asarray(recall_score(labels, predicted, labels=np.unique(labels), average=None))
 
 
@@ -239,6 +241,9 @@ def _solve(
     span: _Span, kind: ClassifierKind, regularisation: float, seed: int
 ) -> tuple[Float64Array, Float64Array]:
     """Coefficients (n, n_labels) and bias (n_labels,) in the span."""
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
+    from sklearn.svm import LinearSVC  # noqa: PLC0415
+
     if kind == "svm":
         model = LinearSVC(C=regularisation, dual=True, tol=1e-2, max_iter=10_000, random_state=seed)
     else:
@@ -252,6 +257,8 @@ def _solve(
 
 def _fit_scale(held_out: _HeldOut) -> float:
     """The factor on the scores that makes held-out probabilities most likely (calibration)."""
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415
+
     best = minimize_scalar(
         lambda exponent: held_out.log_loss(float(np.exp(exponent))), bounds=(-3.0, 6.0)
     )
