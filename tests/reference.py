@@ -160,7 +160,7 @@ def patch_sums(gray: npt.ArrayLike, step: int) -> Floats:
 
     Patches of 16 x 16 pixels of the derivatives, as many as fit, in the middle (the odd
     pixel at the end). A pixel (y, x) of a patch adds to the bin centred on (cy, cx) its
-    bands times (1 - |y - cy|/4)₊ (1 - |x - cx|/4)₊ times a Gaussian of width 8.
+    bands times (1 - |y - cy|/4)₊ (1 - |x - cx|/4)₊.
     """
     bands = orientation_bands(*derivatives(gray))
     tops, lefts = (range((side - 16) % step // 2, side - 15, step) for side in bands.shape[1:])
@@ -170,8 +170,7 @@ def patch_sums(gray: npt.ArrayLike, step: int) -> Floats:
         for y, x in product(range(16), range(16)):
             shares_y = np.maximum(1 - np.abs(y - centres) / 4, 0)
             shares_x = np.maximum(1 - np.abs(x - centres) / 4, 0)
-            gaussian = np.exp(-((y - 7.5) ** 2 + (x - 7.5) ** 2) / (2 * 8**2))
-            shares = gaussian * np.outer(shares_y, shares_x)
+            shares = np.outer(shares_y, shares_x)
             sums[row, col] += shares[:, :, None] * bands[:, top + y, left + x]
     return sums.reshape(len(tops), len(lefts), 128)
 

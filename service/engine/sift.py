@@ -76,16 +76,14 @@ def _directions() -> Float32Array:
 def _patch_weights() -> Float32Array:
     """Weights (4, 16) of a patch's columns, or rows, in each of its four bins.
 
-    A pixel is shared linearly between the two bins whose centres it lies between, and
-    counts less away from the middle of the patch: a Gaussian of half the patch's width,
-    as Lowe has it.
+    A pixel is shared linearly between the two bins whose centres it lies between: in each
+    (1 - distance / 4)₊, as in Lazebnik's `sp_find_sift_grid.m`. Lowe has a Gaussian over
+    the patch as well, she has not.
     """
     places = np.arange(_PATCH_SIDE)
     centres = np.arange(1.5, _PATCH_SIDE, 4)
-    shares = np.maximum(1 - np.abs(places - centres[:, None]) / 4, 0)
-    gaussian = np.exp(-0.5 * ((places - places.mean()) / (_PATCH_SIDE / 2)) ** 2)
-    weights: Float32Array = (shares * gaussian).astype(np.float32)
-    return weights
+    weights = np.maximum(1 - np.abs(places - centres[:, None]) / 4, 0)
+    return weights.astype(np.float32)
 
 
 _SMOOTH, _DERIVE = (frozen(taps) for taps in derivative_filters())

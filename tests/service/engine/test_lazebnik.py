@@ -88,10 +88,15 @@ def test_a_pixel_between_two_bins_counts_in_both() -> None:
     np.testing.assert_allclose(shares[:, 8], [0, 3 / 8, 5 / 8, 0], rtol=1e-6)
 
 
-def test_a_ramp_weighs_most_in_the_middle_of_the_patch() -> None:
+def test_a_ramp_weighs_by_its_distance_to_the_bins_alone() -> None:
+    """Shares along an axis add up to 4 in an inner bin and to 3.5 in an outer one.
+
+    As in `sp_find_sift_grid.m`. We had a Gaussian over the patch too, which is Lowe's.
+    """
     ramp = np.tile(np.linspace(0, 0.05, 20, dtype=np.float32), (20, 1))
     strength = cells_of(describe(ramp))[0, 0, :, :, 0]
-    assert strength[1:3, 1:3].min() > strength[[0, 0, 3, 3], [0, 3, 0, 3]].max()
+    along = np.array([3.5, 4, 4, 3.5])
+    np.testing.assert_allclose(strength / strength[1, 1], np.outer(along, along) / 16, rtol=1e-5)
     assert (cells_of(describe(ramp)).argmax(axis=-1) == 0).all()
 
 
