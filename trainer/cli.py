@@ -28,6 +28,7 @@ from trainer.report import (
     inspection_text,
     patches_text,
     refinement_text,
+    trained_on_text,
     training_text,
 )
 from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
@@ -305,10 +306,14 @@ def _log_skipped(dataset: Dataset) -> None:
 def _evaluate(options: argparse.Namespace) -> None:
     engine = Engine.load(options.bundle)
     split = (options.split_seed, options.train_per_class)
-    images = choose_test_images(engine, scan(options.images), *split)
-    evaluation = evaluate(engine, images)
+    selection = choose_test_images(engine, scan(options.images), *split)
+    evaluation = evaluate(engine, selection.images)
     log_unreadable(evaluation.unreadable)
-    print(json.dumps(evaluation.to_json()) if options.json else evaluation_text(evaluation))
+    if options.json:
+        print(json.dumps({**evaluation.to_json(), "trained_on": selection.trained_on}))
+    else:
+        print(evaluation_text(evaluation))
+        print(trained_on_text(selection))
 
 
 def _baseline(options: argparse.Namespace) -> None:

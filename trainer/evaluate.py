@@ -1,7 +1,7 @@
 """Accuracy of an engine on labelled images, by the metric of the paper's tables."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from trainer.errors import ConfigError, DataError
 from trainer.learn.classifier import class_accuracies, mean_class_accuracy
 from trainer.parallel import map_ordered
 
-__all__ = ["Evaluation", "choose_test_images", "evaluate", "evaluate_scores"]
+__all__ = ["Evaluation", "Selection", "choose_test_images", "evaluate", "evaluate_scores"]
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +53,17 @@ class Evaluation:
         }
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Images to test on, and how many of them the bundle was trained on; None if unknown."""
+
+    images: tuple[LabelledImage, ...]
+    trained_on: int | None
+
+
 def choose_test_images(
     engine: Engine, found: Dataset, split_seed: int | None, train_per_class: int | None
-) -> tuple[LabelledImage, ...]:
+) -> Selection:
     """All images of the bundle's labels, or those outside the training part of a split.
 
     `train_per_class` None: as many as the bundle was trained on.
@@ -66,25 +74,63 @@ def choose_test_images(
     dataset = found.restricted_to(engine.labels)
     if not dataset.images:
         raise DataError(f"{found.root} has no images of the bundle's {len(engine.labels)} labels")
+    images = dataset.images
+    if split_seed is not None:
+        images = _outside_split(engine, dataset, split_seed, train_per_class)
+    training = _training_images(engine, dataset)
+    trained_on = None if training is None else len(training.intersection(images))
+    _log_training_images(trained_on, len(images), _settings_of(engine))
+    return Selection(images, trained_on)
+
+
+def _outside_split(
+    engine: Engine, dataset: Dataset, split_seed: int, train_per_class: int | None
+) -> tuple[LabelledImage, ...]:
     count = train_per_class or _settings_of(engine).get("train_per_class")
-    if split_seed is None:
-        if count is not None:
-            logger.warning("all images are tested; --split-seed leaves the training images out")
-        return dataset.images
     if not isinstance(count, int) or count < 1:
         raise ConfigError(
             "the bundle was not trained on a split, so --split-seed needs --train-per-class"
         )
-    split = dataset.split(count, split_seed)
-    if dataset.fingerprint(split.train) == engine.manifest.provenance.get("training_files_sha256"):
-        logger.info("the training images left out are exactly those of the bundle")
-    else:
+    images = dataset.split(count, split_seed).test
+    if not images:
+        raise DataError(f"{dataset.root} has no images outside the training part of the split")
+    return images
+
+
+def _training_images(engine: Engine, dataset: Dataset) -> frozenset[LabelledImage] | None:
+    """Which images of the folder the bundle was trained on, by the fingerprint of their names.
+
+    None where neither all of them nor those of the recorded split have that fingerprint.
+    """
+    settings = _settings_of(engine)
+    count, seed = settings.get("train_per_class"), settings.get("split_seed")
+    candidates = [dataset.images]
+    if isinstance(count, int) and isinstance(seed, int):
+        candidates.append(dataset.split(count, seed).train)
+    recorded = engine.manifest.provenance.get("training_files_sha256")
+    matching = (images for images in candidates if dataset.fingerprint(images) == recorded)
+    return next((frozenset(images) for images in matching), None)
+
+
+def _log_training_images(
+    trained_on: int | None, count: int, settings: Mapping[str, object]
+) -> None:
+    if trained_on is None:
         logger.warning(
-            "this split's training images are not the bundle's: it may have seen test images"
+            "the bundle was trained on other files than these, or on a part of them that "
+            "cannot be told: some images may be its training images"
         )
-    if not split.test:
-        raise DataError(f"{found.root} has no images outside the training part of the split")
-    return split.test
+    elif trained_on:
+        logger.warning(
+            "the bundle was trained on %d of these %d images: it does worse on new ones%s",
+            trained_on,
+            count,
+            f"; --split-seed {settings['split_seed']} leaves the training images out"
+            if settings.get("train_per_class")
+            else "",
+        )
+    else:
+        logger.info("the training images left out are exactly those of the bundle")
 
 
 def _settings_of(engine: Engine) -> dict[str, object]:

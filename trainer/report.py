@@ -9,7 +9,7 @@ from service.engine import Engine, Manifest
 from service.engine.hashing import Hash
 from service.engine.tree import Tree
 from trainer.data.dataset import shortened
-from trainer.evaluate import Evaluation
+from trainer.evaluate import Evaluation, Selection
 from trainer.reproduce.training import TrainingCost
 
 __all__ = [
@@ -19,6 +19,8 @@ __all__ = [
     "inspection_text",
     "patches_text",
     "refinement_text",
+    "trained_on_text",
+    "training_text",
 ]
 
 _WORST_CLASSES = 10
@@ -40,6 +42,12 @@ def evaluation_text(evaluation: Evaluation) -> str:
     if evaluation.untested:
         lines.append(f"not tested               {shortened(evaluation.untested)}")
     return "\n".join(lines)
+
+
+def trained_on_text(selection: Selection) -> str:
+    """How many of the tested images the bundle was trained on."""
+    known = "unknown" if selection.trained_on is None else f"{selection.trained_on} images"
+    return f"trained on, of these     {known}"
 
 
 def fit_text(manifest: Manifest, folder: Path) -> str:

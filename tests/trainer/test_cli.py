@@ -130,6 +130,7 @@ def test_evaluate_gives_the_figures_that_fit_recorded(
     arguments = ["evaluate", str(trained_bundle), str(drawn_images), "--split-seed", "0", "--json"]
     assert main(arguments) == 0
     figures = json.loads(capsys.readouterr().out)
+    assert figures.pop("trained_on") == 0
     assert figures == Engine.load(trained_bundle).manifest.quality["test"]
     assert (figures["n_test"], figures["n_classes"]) == (16, 4)
 
@@ -151,11 +152,55 @@ def test_evaluate_leaves_out_unknown_folders_and_says_so(
     assert "16 images of 4 classes" in capsys.readouterr().out
 
 
-def test_evaluate_warns_of_another_split(
-    drawn_images: Path, trained_bundle: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param((), 32, id="all images"),
+        pytest.param(("--split-seed", "5"), 9, id="another split"),
+        pytest.param(("--split-seed", "0", "--train-per-class", "6"), 8, id="a smaller part"),
+    ],
+)
+def test_evaluate_says_how_many_images_the_bundle_was_trained_on(
+    drawn_images: Path,
+    trained_bundle: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    options: tuple[str, ...],
+    expected: int,
 ) -> None:
-    assert main(["evaluate", str(trained_bundle), str(drawn_images), "--split-seed", "5"]) == 0
-    assert "may have seen test images" in caplog.text
+    arguments = ["evaluate", str(trained_bundle), str(drawn_images), *options]
+    assert main(arguments) == 0
+    assert re.search(f"trained on, of these +{expected} images", capsys.readouterr().out)
+    assert f"the bundle was trained on {expected} of these" in caplog.text
+    assert "--split-seed 0 leaves the training images out" in caplog.text
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trained_on"] == expected
+
+
+def test_evaluate_says_so_when_all_images_of_the_folder_were_trained_on(
+    drawn_images: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    out = tmp_path / "drawn"
+    assert main(["fit", str(drawn_images), "--out", str(out), *SMALL]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(out / "1"), str(drawn_images), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trained_on"] == 48
+    assert "the bundle was trained on 48 of these 48 images" in caplog.text
+
+
+def test_evaluate_on_other_files_cannot_tell_what_the_bundle_was_trained_on(
+    trained_bundle: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    images = shapes.write_dataset(tmp_path / "images", per_class=2, seed=1)
+    assert main(["evaluate", str(trained_bundle), str(images), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trained_on"] is None
+    assert "trained on other files than these" in caplog.text
 
 
 def test_inspect_prints_what_is_in_a_bundle(
