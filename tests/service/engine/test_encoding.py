@@ -1,0 +1,72 @@
+"""Routing and coding in one pass against the two apart, on the images that we have."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from service.engine import Codes, Engine, sift
+from service.engine.arrays import Float32Array
+from service.engine.fixedpoint import Descriptors
+from service.settings import EMBEDDED_MODELS
+from tests.support.samples import AWKWARD_COUNTS
+from trainer.bench.photographs import make_photographs
+from trainer.bench.settings import BenchSettings
+
+EXAMPLES = Path(__file__).parents[3] / "service" / "examples"
+
+# The smallest image, one pixel more, numbers of descriptors around a block, the largest.
+SIZES = [(20, 20), (21, 20), (23, 52), (52, 23), (97, 61), (300, 201)]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine.load(EMBEDDED_MODELS / "caltech101" / "1")
+
+
+@pytest.fixture(scope="module")
+def photograph(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Noise with the spectrum of a photograph, shapes before it, as a JPEG file."""
+    folder = tmp_path_factory.mktemp("made") / "photographs"
+    (path,) = make_photographs(folder, BenchSettings(made=1), (300, 201))
+    return path
+
+
+def _gray(path: Path, size: tuple[int, int]) -> Float32Array:
+    with Image.open(path) as picture:
+        pixels = np.asarray(picture.convert("L").resize(size, Image.Resampling.BILINEAR))
+    return (pixels / np.float32(255)).astype(np.float32)
+
+
+def _apart(engine: Engine, descriptors: Descriptors) -> Codes:
+    return engine.coder.encode(descriptors, engine.hash.route(descriptors))
+
+
+def _assert_same(found: Codes, expected: Codes) -> None:
+    np.testing.assert_array_equal(found.leaf_ids, expected.leaf_ids)
+    np.testing.assert_array_equal(found.atom_ids, expected.atom_ids)
+    np.testing.assert_array_equal(found.values, expected.values)
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+@pytest.mark.parametrize("name", ["yin_yang", "stop_sign", "photograph"])
+def test_an_image_gets_the_codes_of_routing_and_coding_apart(
+    engine: Engine, photograph: Path, name: str, size: tuple[int, int]
+) -> None:
+    gray = _gray(photograph if name == "photograph" else EXAMPLES / f"{name}.png", size)
+    rows, cols, descriptors = sift.locate(gray, "fast-sift")
+    found, grid = engine.encode_image(gray)
+    assert grid == (rows, cols)
+    _assert_same(found, _apart(engine, descriptors))
+
+
+@pytest.mark.parametrize("count", AWKWARD_COUNTS)
+def test_descriptors_get_the_codes_of_routing_and_coding_apart(
+    engine: Engine, photograph: Path, count: int
+) -> None:
+    described = engine.describe(_gray(photograph, (97, 61))).reshape(-1, 128)
+    # Strong and weak ones, and one of zeros among them.
+    descriptors = described[:: len(described) // 40][:count].copy()
+    descriptors[count // 2 : count // 2 + 1] = 0
+    _assert_same(engine.encode(descriptors), _apart(engine, Descriptors.of(descriptors)))
