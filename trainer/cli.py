@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from service.engine import Engine, LeafcodeError, write_bundle
+from service.engine import Engine, LeafcodeError
 from trainer.bench.plot import draw_speed
 from trainer.bench.report import in_place_of_section, markdown_section, speed_text
 from trainer.bench.run import EMBEDDED_MODELS, Sources, measure_speed
@@ -20,7 +20,8 @@ from trainer.data.sampling import log_unreadable
 from trainer.errors import ConfigError, MeasurementError
 from trainer.evaluate import choose_test_images, evaluate
 from trainer.exact.baseline import OmpDictionary, measure_baseline
-from trainer.fit import WorkFiles, check_target, fit, next_version, scratch_folder
+from trainer.fit import WorkFiles, fit, scratch_folder
+from trainer.publish import check_target, publish
 from trainer.report import (
     describe_bundle,
     evaluation_text,
@@ -280,12 +281,10 @@ def _fit(options: argparse.Namespace) -> None:
     check_target(options.out)
     dataset = scan(options.images, config.exclude)
     _log_skipped(dataset)
-    version = next_version(options.out)
     with scratch_folder(options.scratch) as scratch:
         files = WorkFiles(options.checkpoint, scratch)
-        bundle = fit(dataset, config, options.out.name, version, files)
-    folder = options.out / str(version)
-    manifest = write_bundle(bundle, folder)
+        bundle = fit(dataset, config, options.out.name, files)
+    folder, manifest = publish(bundle, options.out)
     if options.checkpoint:
         options.checkpoint.unlink(missing_ok=True)
     if options.json:

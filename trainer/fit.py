@@ -16,7 +16,6 @@ from threadpoolctl import threadpool_limits
 
 from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.arrays import Float32Array
-from service.engine.bundle import MODEL_NAME
 from service.engine.classifier import LinearClassifier
 from service.engine.hashing import Hash, HashFunction
 from trainer.config import FitConfig
@@ -34,13 +33,12 @@ from trainer.learn.training_run import RunSettings, learn_hash_codes, learn_tree
 from trainer.learn.tree import TreeSettings, build_tree
 from trainer.parallel import map_ordered
 from trainer.probes import make_probes
+from trainer.publish import UNPUBLISHED
 
 __all__ = [
     "WorkFiles",
     "bundle_of",
-    "check_target",
     "fit",
-    "next_version",
     "scratch_folder",
     "trainable",
     "training_split",
@@ -83,20 +81,19 @@ def fit(
     dataset: Dataset,
     config: FitConfig,
     name: str,
-    version: int,
     files: WorkFiles = WorkFiles(),  # noqa: B008  # frozen
 ) -> Bundle:
-    """Train on `dataset` by `config`; no bundle is written.
+    """Train on `dataset` by `config`; no bundle is written, its version is not known yet.
 
     The same seed gives the same tensors on any number of cores. BLAS adds up in another
     order with another number of threads, so it has one here; nearly all products are small
     and computed side by side anyway.
     """
     with threadpool_limits(1, "blas"):
-        return _fit(dataset, config, name, version, files)
+        return _fit(dataset, config, name, files)
 
 
-def _fit(dataset: Dataset, config: FitConfig, name: str, version: int, files: WorkFiles) -> Bundle:
+def _fit(dataset: Dataset, config: FitConfig, name: str, files: WorkFiles) -> Bundle:
     started = time.monotonic()
     plan = _plan(config, files)
     dataset = trainable(dataset)
@@ -108,7 +105,7 @@ def _fit(dataset: Dataset, config: FitConfig, name: str, version: int, files: Wo
         model.fitted.classifier,
         Manifest(
             name=name,
-            version=version,
+            version=UNPUBLISHED,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             config=replace(
                 model.extractor.config, probability_scale=model.fitted.probability_scale
@@ -140,31 +137,23 @@ def scratch_folder(parent: Path | None) -> Iterator[Path | None]:
         yield Path(folder)
 
 
-def check_target(out: Path) -> None:
-    """Reject a target that cannot be written, before hours of training."""
-    if not MODEL_NAME.fullmatch(out.name):
-        raise ConfigError(
-            f"--out ends in {out.name!r}, expected a model name of letters, digits, . _ and -"
-        )
-    existing = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise ConfigError(f"--out {out} cannot be created: {existing} is not a writable folder")
-
-
-def next_version(out: Path) -> int:
-    """One more than the highest version in the folder `out`, which need not exist."""
-    taken = [int(path.name) for path in out.glob("*") if path.name.isdecimal()]
-    return max(taken, default=0) + 1
-
-
 def _plan(config: FitConfig, files: WorkFiles) -> _Plan:
-    """The plan of a run. A file of groups is read here, so that a wrong one fails at once."""
+    """The plan of a run. Files are looked at here, so that a wrong one fails at once."""
+    if files.checkpoint is not None:
+        _check_checkpoint(files.checkpoint)
     if config.given_groups is None:
         return _Plan(config, None, files.checkpoint)
     if files.checkpoint is not None:
         raise ConfigError("a checkpoint beside given groups, expected none: it is for learned ones")
     file = GroupsFile(Path(config.given_groups), config.atoms, config.nonzeros, config.group_search)
     return _Plan(config, read_groups(file), None)
+
+
+def _check_checkpoint(path: Path) -> None:
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"--checkpoint {path}: {path.parent} is not a writable folder")
+    if path.is_dir():
+        raise ConfigError(f"--checkpoint {path} is a folder, expected a file or a new name")
 
 
 def trainable(found: Dataset) -> Dataset:

@@ -14,6 +14,7 @@ from service.engine.errors import (
     OversizedImageError,
     UnreadableBundleError,
     UnsupportedImageError,
+    VersionTakenError,
 )
 from service.engine.image import ImageLimits
 from service.engine.manifest import Manifest, Probe
@@ -43,6 +44,7 @@ __all__ = [
     "Stopwatch",
     "UnreadableBundleError",
     "UnsupportedImageError",
+    "VersionTakenError",
     "read_bundle",
     "write_bundle",
 ]

@@ -5,6 +5,7 @@ digests, types, shapes, index ranges and finiteness before anything is used. Wri
 publishes by one rename: a reader sees all of a version or nothing.
 """
 
+import errno
 import hashlib
 import json
 import mmap
@@ -22,7 +23,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
 from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
-from service.engine.errors import BundleError, UnreadableBundleError
+from service.engine.errors import BundleError, UnreadableBundleError, VersionTakenError
 from service.engine.hashing import hash_specs
 from service.engine.kernels.integers import CACHE_LINE
 from service.engine.manifest import Manifest, TensorSpec, parse_manifest
@@ -104,7 +105,7 @@ def write_bundle(bundle: Bundle, folder: str | os.PathLike[str]) -> Manifest:
     """Write `bundle` as version folder `folder`, which must not exist; its sealed manifest."""
     target = Path(folder)
     if target.exists():
-        raise BundleError(f"{target}: exists already, expected a new version folder")
+        raise _taken(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
@@ -160,8 +161,14 @@ def _publish(staging: Path, target: Path) -> None:
     try:
         staging.rename(target)
     except OSError as error:
+        if error.errno in {errno.EEXIST, errno.ENOTEMPTY}:  # published by another meanwhile
+            raise _taken(target) from error
         raise BundleError(f"{target}: cannot be published: {error}") from error
     _flush(target.parent)
+
+
+def _taken(target: Path) -> VersionTakenError:
+    return VersionTakenError(f"{target}: exists already, expected a new version folder")
 
 
 def _flush(path: Path) -> None:

@@ -20,6 +20,7 @@ from service.engine.arrays import (
     aligned_empty,
     frozen,
 )
+from service.engine.errors import DescriptorError
 from service.engine.fixedpoint import UNIT, Descriptors, quantise_rows
 from service.engine.kernels.coding import solve_codes
 from service.engine.kernels.integers import CACHE_LINE
@@ -73,15 +74,32 @@ class Coder:
         return cls(tensors["table"], tensors["dictionary"], tensors["inverse_grams"])
 
     def encode(self, descriptors: Float32Array | Descriptors, leaf_ids: Int32Array) -> Codes:
-        """Codes of n descriptors that were routed to leaf_ids (n,)."""
+        """Codes of n descriptors that were routed to leaf_ids (n,), each below `leaves`."""
         descriptors = Descriptors.of(descriptors)
+        self._check(descriptors, leaf_ids)
         codes = Codes.empty(leaf_ids, self.table.shape[1])
         for rows, part in descriptors.parts():
             self.encode_into(codes.part(rows), part)
         return codes
 
+    def _check(self, descriptors: Descriptors, leaf_ids: Int32Array) -> None:
+        """Reject what would make the kernel, which checks nothing, read beyond its arrays."""
+        n_leaves, width = len(self.table), self.lines.atoms.shape[1]
+        if descriptors.width != width:
+            raise DescriptorError(
+                f"descriptors are {descriptors.width} wide, padded, expected {width} as the atoms"
+            )
+        if leaf_ids.shape != (len(descriptors),):
+            raise DescriptorError(
+                f"leaf ids have the shape {list(leaf_ids.shape)}, expected [{len(descriptors)}]"
+            )
+        if leaf_ids.size and not 0 <= leaf_ids.min() <= leaf_ids.max() < n_leaves:
+            raise DescriptorError(
+                f"leaf ids are {leaf_ids.min()} to {leaf_ids.max()}, expected 0 to {n_leaves - 1}"
+            )
+
     def encode_into(self, codes: Codes, part: Descriptors) -> Float32Array:
-        """Fill the atom ids and values of `codes`, whose leaf ids are set.
+        """Fill the atom ids and values of `codes`, whose leaf ids are set and in range.
 
         Returns the lengths (n,) of the descriptors, which are not finite if a value is not.
         """

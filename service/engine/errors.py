@@ -6,9 +6,10 @@ LeafcodeError
 │   ├── UnsupportedImageError  not one of the formats we read
 │   ├── OversizedImageError    more bytes than allowed
 │   └── BrokenImageError       a known format, but damaged or beyond a limit
-├── DescriptorError        whoever sent descriptors
+├── DescriptorError        whoever sent descriptors or codes
 └── BundleError            whoever made or moved the bundle
-    └── UnreadableBundleError  whoever runs the machine: the bundle may be sound
+    ├── UnreadableBundleError  whoever runs the machine: the bundle may be sound
+    └── VersionTakenError      whoever publishes a version that exists
 
 Messages say what was found and what was expected. Nothing here knows HTTP.
 """
@@ -23,6 +24,7 @@ __all__ = [
     "OversizedImageError",
     "UnreadableBundleError",
     "UnsupportedImageError",
+    "VersionTakenError",
 ]
 
 
@@ -51,7 +53,7 @@ class BrokenImageError(ImageError):
 
 
 class DescriptorError(LeafcodeError):
-    """Descriptors of the wrong shape or with values that are not finite."""
+    """Descriptors or codes of the wrong shape, with ids out of range or values not finite."""
 
 
 class BundleError(LeafcodeError):
@@ -60,3 +62,7 @@ class BundleError(LeafcodeError):
 
 class UnreadableBundleError(BundleError):
     """A bundle that could not be read this time, for want of memory or of open files."""
+
+
+class VersionTakenError(BundleError):
+    """A version folder that exists already, perhaps since a moment ago."""

@@ -110,10 +110,7 @@ class FeatureExtractor:
 
     def pool(self, codes: Codes, grid: tuple[int, int]) -> Float32Array:
         """Codes of a grid of (rows, cols) descriptors -> pooled vector (n_features,)."""
-        if grid[0] * grid[1] != codes.leaf_ids.shape[0]:
-            raise DescriptorError(
-                f"{codes.leaf_ids.shape[0]} codes do not fill a grid of {grid[0]}x{grid[1]}"
-            )
+        _check_codes(codes, grid, self.config)
         return pooling.pool(codes, grid, self.config, self.threads)
 
     def pooled_vector(
@@ -123,7 +120,8 @@ class FeatureExtractor:
         watch = watch or Stopwatch()
         gray = self.decode(data, limits)
         watch.lap("decode")
-        pooled = self.pool(*self.encode_image(gray, watch))
+        # Not `pool`: these codes are the engine's own and need no check.
+        pooled = pooling.pool(*self.encode_image(gray, watch), self.config, self.threads)
         watch.lap("pooling")
         return pooled
 
@@ -193,6 +191,24 @@ class Engine(FeatureExtractor):
                     f"manifest's, expected at most {allowed:.2g}"
                 )
         logger.debug("%s: %d probes replayed", where, len(self.manifest.probes))
+
+
+def _check_codes(codes: Codes, grid: tuple[int, int], config: EngineConfig) -> None:
+    """Reject what would make pooling, which checks nothing, write beyond its arrays."""
+    count = codes.leaf_ids.shape[0]
+    if min(grid) < 0 or grid[0] * grid[1] != count:
+        raise DescriptorError(f"{count} codes do not fill a grid of {grid[0]}x{grid[1]}")
+    expected = (count, config.nonzeros)
+    for name, column in (("atom ids", codes.atom_ids), ("values", codes.values)):
+        if column.shape != expected:
+            raise DescriptorError(
+                f"{name} have the shape {list(column.shape)}, expected {list(expected)}"
+            )
+    if count and not 0 <= codes.atom_ids.min() <= codes.atom_ids.max() < config.n_atoms:
+        raise DescriptorError(
+            f"codes name atoms {codes.atom_ids.min()} to {codes.atom_ids.max()}, "
+            f"expected 0 to {config.n_atoms - 1}"
+        )
 
 
 def _check_lengths(lengths: Float32Array) -> None:

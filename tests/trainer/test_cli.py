@@ -430,6 +430,63 @@ def test_killed_fit_goes_on_from_its_checkpoint_to_the_same_tensors(
 
 
 @pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing/state.npz", "missing is not a writable folder"),
+        ("file/state.npz", "file is not a writable folder"),
+        ("folder", "is a folder, expected a file or a new name"),
+    ],
+)
+def test_fit_refuses_a_useless_checkpoint_before_it_trains(
+    drawn_images: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    message: str,
+) -> None:
+    caplog.set_level(logging.INFO)
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    arguments = ["fit", str(drawn_images), "--out", str(tmp_path / "models" / "drawn"), *SMALL]
+    assert main([*arguments, "--checkpoint", str(tmp_path / name)]) == 2
+    assert message in capsys.readouterr().err
+    assert "training images" not in caplog.text
+    assert not (tmp_path / "models").exists()
+
+
+class _OtherFit(logging.Handler):
+    """Publishes a version, as another fit would, when this one has begun to learn."""
+
+    def __init__(self, bundle: Path, out: Path) -> None:
+        super().__init__()
+        self.bundle, self.out = bundle, out
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "iteration 1/3" in record.getMessage():
+            shutil.copytree(self.bundle, self.out / "1")
+
+
+def test_fit_takes_the_next_version_when_another_fit_was_faster(
+    drawn_images: Path,
+    trained_bundle: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(logging.INFO)
+    out, other = tmp_path / "drawn", _OtherFit(trained_bundle, tmp_path / "drawn")
+    logging.getLogger("trainer").addHandler(other)
+    try:
+        assert main(["fit", str(drawn_images), "--out", str(out), *SMALL]) == 0
+    finally:
+        logging.getLogger("trainer").removeHandler(other)
+    assert str(out / "2") in capsys.readouterr().out
+    assert Engine.load(out / "2").manifest.version == 2
+    assert read_bundle(out / "1").manifest == read_bundle(trained_bundle).manifest
+
+
+@pytest.mark.parametrize(
     ("out", "message"),
     [(".hidden", "expected a model name"), ("file/model", "is not a writable folder")],
 )

@@ -15,7 +15,7 @@ CONFIG = FitConfig(samples=3000, atoms=128, nonzeros=3, iterations=1, depth=3, r
 
 def _fit_with_blas_threads(images: Path, count: int) -> Bundle:
     with threadpool_limits(count, "blas"):
-        return fit(scan(images), CONFIG, "drawn", 1)
+        return fit(scan(images), CONFIG, "drawn")
 
 
 @pytest.mark.parametrize("count", [2, 4])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from service.engine.arrays import Float32Array, Int32Array
 from service.engine.coding import Coder, Codes, invert_grams
+from service.engine.errors import DescriptorError
 from tests import reference
 from tests.reference import DIRECTION_ROUNDING, EPSILON
 from tests.support.samples import (
@@ -240,3 +241,24 @@ def test_a_strided_view_is_coded_like_its_copy() -> None:
     view, leaf_ids = case.descriptors[::2], case.leaf_ids[::2]
     found = case.coder.encode(view, leaf_ids).values
     np.testing.assert_array_equal(found, case.coder.encode(view.copy(), leaf_ids.copy()).values)
+
+
+@pytest.mark.parametrize("leaf", [-1, N_LEAVES, 2**31 - 1])
+def test_leaves_beyond_the_table_are_refused(leaf: int) -> None:
+    case = Case(2, 9, 3)
+    case.leaf_ids[4] = leaf
+    with pytest.raises(DescriptorError, match=rf"leaf ids are .*{leaf}.*, expected 0 to 7"):
+        case.encode()
+
+
+@pytest.mark.parametrize("count", [0, 8, 10])
+def test_another_number_of_leaves_than_of_descriptors_is_refused(count: int) -> None:
+    case = Case(2, 9, 3)
+    with pytest.raises(DescriptorError, match=rf"the shape \[{count}\], expected \[9\]"):
+        case.coder.encode(case.descriptors, np.zeros(count, np.int32))
+
+
+def test_descriptors_wider_than_the_atoms_are_refused() -> None:
+    case = Case(2, 9, 3)
+    with pytest.raises(DescriptorError, match="256 wide, padded, expected 128"):
+        case.coder.encode(random_descriptors(np.random.default_rng(0), 9, 200), case.leaf_ids)

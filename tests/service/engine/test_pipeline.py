@@ -1,6 +1,7 @@
 """The stages composed: Engine against its own steps and against the oracle's whole road."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -288,10 +289,30 @@ def test_finite_descriptors_of_any_size_have_finite_codes(value: float) -> None:
 # --- pool ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("grid", [(4, 4), (0, 17), (17, 2), (-17, 1)])
+@pytest.mark.parametrize("grid", [(4, 4), (0, 17), (17, 2), (-17, 1), (-17, -1)])
 def test_codes_that_do_not_fill_the_grid_are_refused(grid: tuple[int, int]) -> None:
     with pytest.raises(DescriptorError, match="17 codes do not fill a grid of"):
         ENGINE.pool(ENGINE.encode(DESCRIPTORS), grid)
+
+
+def _damaged(column: str, value: Any) -> Codes:
+    return replace(ENGINE.encode(DESCRIPTORS), **{column: value})
+
+
+@pytest.mark.parametrize("atom", [-1, 12, 2**31 - 1])
+def test_codes_of_atoms_beyond_the_dictionary_are_refused(atom: int) -> None:
+    atom_ids = ENGINE.encode(DESCRIPTORS).atom_ids
+    atom_ids[5, 1] = atom
+    with pytest.raises(DescriptorError, match=f"{atom}.*, expected 0 to 11"):
+        ENGINE.pool(_damaged("atom_ids", atom_ids), (1, 17))
+
+
+@pytest.mark.parametrize("column", ["atom_ids", "values"])
+@pytest.mark.parametrize("shape", [(17, 2), (16, 3), (17, 4), (51,)])
+def test_codes_of_another_shape_are_refused(column: str, shape: tuple[int, ...]) -> None:
+    dtype = np.int32 if column == "atom_ids" else np.float32
+    with pytest.raises(DescriptorError, match=r"have the shape \[.*\], expected \[17, 3\]"):
+        ENGINE.pool(_damaged(column, np.zeros(shape, dtype)), (1, 17))
 
 
 @pytest.mark.parametrize("grid", [(1, 17), (17, 1)])
