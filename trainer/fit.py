@@ -199,7 +199,7 @@ def _sample(dataset: Dataset, split: Split, config: FitConfig, scratch: Path | N
 def _learn(sample: Sample, n_labels: int, plan: _Plan) -> _Model:
     config = plan.config
     depth = config.depth_for(len(sample.descriptors))
-    hash_, learned = _learn_hash_and_codes(sample.descriptors, depth, plan)
+    hash_, learned = _learn_hash_and_codes(sample, depth, plan)
     extractor = FeatureExtractor(config.engine_config(depth), hash_, learned.coder)
     pooled = _pooled_vectors(extractor, sample.images)
     logger.info("%d pooled vectors of %d features", *pooled.shape)
@@ -210,15 +210,13 @@ def _learn(sample: Sample, n_labels: int, plan: _Plan) -> _Model:
     return _Model(extractor, learned, fit_classifier(pooled, labels, n_labels, settings))
 
 
-def _learn_hash_and_codes(
-    descriptors: Float32Array, depth: int, plan: _Plan
-) -> tuple[Hash, LearnedCodes]:
-    config = plan.config
+def _learn_hash_and_codes(sample: Sample, depth: int, plan: _Plan) -> tuple[Hash, LearnedCodes]:
+    config, descriptors = plan.config, sample.descriptors
     if config.hash == "tree":
         tree = build_tree(descriptors, TreeSettings(depth, config.rounds, config.radius))
         logger.info("tree of depth %d, %d leaves", depth, tree.n_leaves)
         if plan.given is None:
-            return learn_tree_codes(descriptors, tree, _run_settings(plan))
+            return learn_tree_codes(descriptors, tree, _run_settings(plan), sample.image_ids)
         return tree, _learn_codes(descriptors, tree, plan)
     settings = HashSettings(depth, config.directions, config.hash == "sine", config.smallest_bucket)
     bare = build_hash(descriptors, settings, np.random.default_rng([config.seed, 2]))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from service.engine import ImageError, image, sift
-from service.engine.arrays import Float32Array
+from service.engine.arrays import Float32Array, Int32Array
 from service.engine.config import Descriptor
 from service.engine.tree import norms_of
 from trainer.data.dataset import LabelledImage
@@ -42,9 +42,13 @@ class UnreadableImage:
 
 @dataclass(frozen=True)
 class Sample:
-    """Descriptors (n, 128), the images they came from, and those that could not be read."""
+    """Descriptors (n, 128), the images they came from, and those that could not be read.
+
+    image_ids (n,) is the place of each descriptor's image in `images`.
+    """
 
     descriptors: Float32Array
+    image_ids: Int32Array
     images: tuple[LabelledImage, ...]
     unreadable: tuple[UnreadableImage, ...]
 
@@ -78,6 +82,7 @@ def sample_descriptors(images: Sequence[LabelledImage], settings: SampleSettings
         return _draw(grid.reshape(-1, grid.shape[2]), per_image, rng)
 
     readable: list[LabelledImage] = []
+    counts: list[int] = []
     unreadable: list[UnreadableImage] = []
 
     def parts() -> Iterator[Float32Array]:
@@ -87,12 +92,14 @@ def sample_descriptors(images: Sequence[LabelledImage], settings: SampleSettings
                 unreadable.append(part)
             else:
                 readable.append(source)
+                counts.append(len(part))
                 yield part
 
     descriptors = joined(parts(), settings.scratch)
     if not len(descriptors):
         raise DataError("no descriptors: not one of the images is readable and shows anything")
-    return Sample(descriptors, tuple(readable), tuple(unreadable))
+    image_ids = np.repeat(np.arange(len(readable), dtype=np.int32), counts)
+    return Sample(descriptors, image_ids, tuple(readable), tuple(unreadable))
 
 
 def _draw(descriptors: Float32Array, count: int, rng: np.random.Generator) -> Float32Array:

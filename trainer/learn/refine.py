@@ -4,8 +4,8 @@ The paper builds its tree before the dictionary and leaves open how to "learn th
 tree". Here, for every node from the bottom up, the coding errors of its descriptors on
 either side are computed, and a hyperplane is fitted that predicts the side of the smaller
 error, weighted by the difference. A new decision is kept only where it lowers the error of
-descriptors held out from the fit. Then the leaves exchange atoms and the
-dictionary follows, for the descriptors that they have now.
+images held out from the fit: descriptors of one image resemble each other. Then the leaves
+exchange atoms and the dictionary follows, for the descriptors that they have now.
 """
 
 import logging
@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from service.engine.arrays import Float32Array, Float64Array, Int32Array, frozen
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 # four and then two steps for each by .0166, with three steps and two ridges by .0151.
 _RIDGES: Float64Array = np.array([100.0, 10.0, 1.0, 0.1])
 
-# One descriptor in five decides, the others fit.
+# One image in five decides, the others fit.
 _HELD_OUT_EVERY = 5
 
 # A hyperplane in 128 dimensions is not fitted to fewer, and hardly better by more:
@@ -54,9 +55,14 @@ def coding_errors(descriptors: Float32Array, leaf_ids: Int32Array, coder: Coder)
     return residual_energies(descriptors, coder.encode(descriptors, leaf_ids), coder.dictionary)
 
 
-def refine_tree(descriptors: Float32Array, tree: Tree, coder: Coder) -> Tree:
-    """One sweep over all nodes of the tree, the lowest level first."""
-    sweep = _Sweep(descriptors, tree, coder)
+def refine_tree(
+    descriptors: Float32Array, tree: Tree, coder: Coder, image_ids: Int32Array | None = None
+) -> Tree:
+    """One sweep over all nodes of the tree, the lowest level first.
+
+    image_ids (n,) says which image each descriptor came from; None: each is by itself.
+    """
+    sweep = _Sweep(descriptors, tree, coder, image_ids)
     accepted = [sweep.refine_level(level) for level in reversed(range(tree.depth))]
     logger.info("refined %d of %d decisions", sum(accepted), tree.n_leaves - 1)
     return sweep.tree()
@@ -65,8 +71,16 @@ def refine_tree(descriptors: Float32Array, tree: Tree, coder: Coder) -> Tree:
 class _Sweep:
     """Decisions on their way from one tree to a better one."""
 
-    def __init__(self, descriptors: Float32Array, tree: Tree, coder: Coder) -> None:
+    def __init__(
+        self,
+        descriptors: Float32Array,
+        tree: Tree,
+        coder: Coder,
+        image_ids: Int32Array | None = None,
+    ) -> None:
         self.descriptors = frozen(descriptors)
+        ids = np.arange(len(descriptors)) if image_ids is None else image_ids
+        self.is_held_out: npt.NDArray[np.bool_] = ids % _HELD_OUT_EVERY == 0
         self.norms = frozen(norms_of(descriptors))
         self.coder = coder
         self.depth = tree.depth
@@ -136,8 +150,10 @@ class _Sweep:
         return ends
 
     def _refine_node(self, node: int, members: Int32Array, gains: Float32Array) -> bool:
-        is_held_out = np.arange(len(members)) % _HELD_OUT_EVERY == 0
+        is_held_out = self.is_held_out[members]
         fitted, held_out = members[~is_held_out], members[is_held_out]
+        if not len(fitted) or not len(held_out):
+            return False
         stride = -(-len(fitted) // _MOST_FITTED)
         current = Tree(self.directions[node : node + 1], self.cuts[node : node + 1], self.width)
         vector, threshold = current.vectors[0], current.thresholds

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from service.engine.arrays import Float32Array
+from service.engine.arrays import Float32Array, Int32Array
 from service.engine.coding import Coder
 from service.engine.hashing import Hash, HashFunction
 from service.engine.tree import Tree
@@ -43,14 +43,20 @@ def learn_hash_codes(
 
 
 def learn_tree_codes(
-    descriptors: Float32Array, tree: Tree, settings: RunSettings
+    descriptors: Float32Array,
+    tree: Tree,
+    settings: RunSettings,
+    image_ids: Int32Array | None = None,
 ) -> tuple[Hash, LearnedCodes]:
-    """Algorithm 2, then `refinements` times the tree's decisions and the codes in turn."""
+    """Algorithm 2, then `refinements` times the tree's decisions and the codes in turn.
+
+    image_ids (n,), which image each descriptor came from, is for the refinements alone.
+    """
     learned, state = _learn(descriptors, tree, settings)
     if settings.refinements:  # decisions are fitted to codes, so these come first
         learned, state = _refined(descriptors, tree, state)
     for sweep in range(settings.refinements):
-        tree = refine_tree(descriptors, tree, learned.coder)
+        tree = refine_tree(descriptors, tree, learned.coder, image_ids)
         learned, state = _refined(descriptors, tree, state)
         error = learned.relative_errors[-1]
         logger.info("refinement %d/%d: relative error %.4f", sweep + 1, settings.refinements, error)

@@ -57,13 +57,13 @@ def measure_refinement(folder: Path, settings: RefinementSettings) -> dict[str, 
     if not split.test:
         raise DataError(f"{folder} has no images beyond {settings.train_per_class} a class")
     training, test = (
-        sample_descriptors(images, SampleSettings(count, seed=settings.seed)).descriptors
+        sample_descriptors(images, SampleSettings(count, seed=settings.seed))
         for images, count in (
             (split.train, settings.samples),
             (split.test, settings.held_out),
         )
     )
-    tree = build_tree(training, TreeSettings(settings.depth))
+    tree = build_tree(training.descriptors, TreeSettings(settings.depth))
     codes = CodeSettings(settings.atoms, settings.nonzeros, settings.iterations)
     errors: dict[str, float] = {}
     with TemporaryDirectory() as scratch:
@@ -71,10 +71,11 @@ def measure_refinement(folder: Path, settings: RefinementSettings) -> dict[str, 
         checkpoint = Path(scratch) / "iterations.npz"
         for name, sweeps in (("plain_tree", 0), ("refined_tree", settings.refinements)):
             run = RunSettings(codes, sweeps, settings.seed, checkpoint)
-            hash_, learned = learn_tree_codes(training, tree, run)
-            errors[name] = _tree_error(test, hash_, learned.coder)
+            hash_, learned = learn_tree_codes(training.descriptors, tree, run, training.image_ids)
+            errors[name] = _tree_error(test.descriptors, hash_, learned.coder)
             if not sweeps:
-                errors["omp"] = _omp_error(test, learned.coder.dictionary, settings.nonzeros)
+                dictionary = learned.coder.dictionary
+                errors["omp"] = _omp_error(test.descriptors, dictionary, settings.nonzeros)
     return errors
 
 

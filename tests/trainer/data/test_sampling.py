@@ -18,6 +18,17 @@ def test_every_image_gives_equally_many(drawn_images: Path) -> None:
     assert sample.descriptors.shape == (10 * len(images), 128)
 
 
+def test_every_descriptor_knows_its_image(drawn_images: Path) -> None:
+    images = scan(drawn_images).images[::9]
+    sample = sample_descriptors(images, SampleSettings(60))
+    for place, source in enumerate(sample.images):
+        grid = sift.describe(image.decode(source.path.read_bytes(), 300), "fast-sift")
+        described = {row.tobytes() for row in grid.reshape(-1, 128)}
+        drawn = sample.descriptors[sample.image_ids == place]
+        assert len(drawn) == 10
+        assert all(row.tobytes() in described for row in drawn)
+
+
 def test_near_zero_descriptors_are_left_out(drawn_images: Path) -> None:
     sample = sample_descriptors(scan(drawn_images).images, SampleSettings(10**6))
     assert np.linalg.norm(sample.descriptors, axis=1).min() > 0.049

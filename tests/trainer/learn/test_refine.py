@@ -88,18 +88,28 @@ def test_refining_lowers_the_error_of_new_points(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_error_of_held_out_points_never_rises(seed: int) -> None:
+@pytest.mark.parametrize("per_image", [1, 4])
+def test_the_error_of_held_out_images_never_rises(seed: int, per_image: int) -> None:
     # So few that a fit alone would often lose.
     points = _points(60, seed)
     tree = build_tree(points, TreeSettings(depth=1))
     coder = learn_codes(points, tree, CodeSettings(8, 3, 2), np.random.default_rng(0)).coder
-    held_out = points[::5]
+    image_ids = (np.arange(60) // per_image).astype(np.int32)
+    held_out = points[image_ids % 5 == 0]
     before, after = (
         coding_errors(held_out, found.route(held_out), coder).sum(dtype=np.float64)
-        for found in (tree, refine_tree(points, tree, coder))
+        for found in (tree, refine_tree(points, tree, coder, image_ids))
     )
     # The root's members are all points, in order; rounding is all that may differ.
     assert after <= before * (1 + 1e-5)
+
+
+def test_a_tree_of_one_image_stays_because_nothing_can_judge_it(
+    learned: tuple[Float32Array, Tree, Coder],
+) -> None:
+    points, tree, coder = learned
+    refined = refine_tree(points, tree, coder, np.zeros(len(points), np.int32))
+    np.testing.assert_array_equal(refined.vectors, tree.vectors)
 
 
 def test_refining_twice_gives_the_same_bits(learned: tuple[Float32Array, Tree, Coder]) -> None:
