@@ -55,7 +55,10 @@ class TreeSparseCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     tree_, coder_ : the engine's own objects, ready for a bundle.
     relative_errors_ : Σ‖x - Wz‖² / Σ‖x‖² of the training samples after each iteration.
 
-    Computes in float32 and answers in the dtype of X.
+    Samples and atoms are coded as the engine does it: the direction of each in 16-bit
+    integers, its length and the rest in float32. Every value is thus rounded to 2⁻¹⁵ of the
+    norm of its row, and features far smaller than the others do not count: bring them to
+    one scale first. The codes have the dtype of X.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -74,6 +74,21 @@ def test_codes_are_those_of_the_engine() -> None:
     np.testing.assert_array_equal(estimator.components_, coder.dictionary)
 
 
+@pytest.mark.parametrize(("share", "counts"), [(2.0**-17, False), (2.0**-10, True)])
+def test_values_count_down_to_a_share_of_2_to_the_minus_15_of_the_norm(
+    share: float, *, counts: bool
+) -> None:
+    samples = _samples()
+    samples[:, 0] = 0
+    estimator = TreeSparseCoder(20, n_nonzero_coefs=3, depth=3, random_state=0)
+    # Atoms that contain the feature, so that it would count if it were seen.
+    estimator.fit(np.concatenate([samples, samples + np.eye(1, 12, dtype=np.float32)]))
+    tiny = samples.copy()
+    tiny[:, 0] = share * np.linalg.norm(samples, axis=1)
+    difference = estimator.transform(tiny) - estimator.transform(samples)
+    assert bool(abs(difference).max() > 1e-5) is counts
+
+
 def test_rebuilt_samples_have_the_relative_error_of_the_last_iteration() -> None:
     samples = _samples()
     estimator = TreeSparseCoder(24, depth=4, n_nonzero_coefs=2, random_state=0).fit(samples)
