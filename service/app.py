@@ -25,7 +25,7 @@ from service.observability.tracing import Tracing
 from service.pool.pool import Pool
 from service.reload import Reloader
 from service.repository import Repository
-from service.routes import classify, codes, health, metrics, models
+from service.routes import classify, codes, dictionary, health, metrics, models
 from service.routes.context import Context
 from service.routes.direct import DirectRoutes
 from service.routes.openapi import complete_openapi
@@ -44,7 +44,7 @@ Errors are problem documents (RFC 9457, `application/problem+json`) with an extr
 dots, dashes and underscores, otherwise a new one. `Server-Timing` tells where its time went.
 """
 
-_ROUTERS = (models.router, v2_metadata.router, health.router, metrics.router)
+_ROUTERS = (models.router, dictionary.router, v2_metadata.router, health.router, metrics.router)
 _DIRECT_ROUTERS = (classify.direct_router, codes.direct_router, infer.direct_router)
 
 _TAGS = [
@@ -128,7 +128,7 @@ def _add_middleware(
             allow_origins=origins,
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
-            expose_headers=["X-Request-Id", "Server-Timing", "Retry-After"],
+            expose_headers=["X-Request-Id", "Server-Timing", "Retry-After", "ETag"],
         )
     app.add_middleware(RequestLog, ended=app.state.ended_requests, tracing=tracing)
 

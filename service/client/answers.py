@@ -24,6 +24,7 @@ __all__ = [
     "SparseCodes",
     "read_classification",
     "read_codes",
+    "read_dictionary",
     "read_image_codes",
     "read_models",
     "read_problem",
@@ -82,11 +83,21 @@ class SparseCodes:
 
 @dataclass(frozen=True)
 class ImageCodes:
-    """The codes of an image's dense grid of rows x cols descriptors, row by row."""
+    """The codes of an image's dense grid of rows x cols descriptors, row by row.
+
+    The first patch of `side` pixels has its corner at `left` and `top`, the next one is `step`
+    pixels further, all in an image that was brought down to `width` and `height`.
+    """
 
     codes: SparseCodes
     rows: int
     cols: int
+    step: int
+    left: int
+    top: int
+    side: int
+    width: int
+    height: int
 
 
 @dataclass(frozen=True)
@@ -133,7 +144,16 @@ def read_image_codes(response: httpx.Response) -> ImageCodes:
     """The columns of an `.npz` file, and their grid."""
     arrays = _arrays(response)
     rows, cols = arrays["grid"].tolist()
-    return ImageCodes(_codes(arrays), rows, cols)
+    left, top = arrays["grid_origin"].tolist()
+    width, height = arrays["image_size"].tolist()
+    step, side = arrays["grid_step"].item(), arrays["grid_side"].item()
+    return ImageCodes(_codes(arrays), rows, cols, step, left, top, side, width, height)
+
+
+def read_dictionary(response: httpx.Response) -> npt.NDArray[np.float32]:
+    """The array of a `.npy` file."""
+    dictionary: npt.NDArray[np.float32] = np.load(io.BytesIO(response.content), allow_pickle=False)
+    return dictionary
 
 
 def read_models(response: httpx.Response) -> list[ModelCard]:

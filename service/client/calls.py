@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
+from urllib.parse import quote
 
 import httpx
 import numpy as np
@@ -17,10 +18,12 @@ from service.client.answers import (
     Classification,
     ImageCodes,
     ModelCard,
+    ModelRef,
     Problem,
     SparseCodes,
     read_classification,
     read_codes,
+    read_dictionary,
     read_image_codes,
     read_models,
     read_results,
@@ -33,6 +36,7 @@ __all__ = [
     "classify_many",
     "codes",
     "codes_of_image",
+    "dictionary",
     "models",
     "ready",
 ]
@@ -107,6 +111,16 @@ def codes_of_image(image: Image, model: str | None, version: int | None) -> Call
     headers = {**_type(_IMAGE), "Accept": _NPZ}
     params = _params(model, version)
     return Call("POST", "/v1/codes", read_image_codes, params, headers, _bytes(image))
+
+
+def dictionary(model: str | ModelRef, version: int | None) -> Call[npt.NDArray[np.float32]]:
+    """The dictionary of a model's highest version, or of the given one, as `.npy`."""
+    if isinstance(model, ModelRef):
+        return dictionary(model.name, model.version)
+    path = f"/v1/models/{quote(model, safe='')}"
+    if version is not None:
+        path += f"/versions/{version}"
+    return Call("GET", f"{path}/dictionary", read_dictionary)
 
 
 def models() -> Call[list[ModelCard]]:

@@ -7,10 +7,18 @@ from types import TracebackType
 from typing import Self, TypedDict, TypeVar
 
 import httpx
+import numpy as np
 import numpy.typing as npt
 
 from service.client import calls
-from service.client.answers import Classification, ImageCodes, ModelCard, Problem, SparseCodes
+from service.client.answers import (
+    Classification,
+    ImageCodes,
+    ModelCard,
+    ModelRef,
+    Problem,
+    SparseCodes,
+)
 from service.client.calls import Call, Image
 from service.client.conversation import Pause, converse
 
@@ -96,6 +104,12 @@ class Client:
     ) -> ImageCodes:
         """The sparse codes of an image's dense grid."""
         return self._run(calls.codes_of_image(image, model, version))
+
+    def dictionary(
+        self, model: str | ModelRef, version: int | None = None
+    ) -> npt.NDArray[np.float32]:
+        """The atoms (n_atoms, 128) that `atom_ids` of codes of this model refer to."""
+        return self._run(calls.dictionary(model, version))
 
     def models(self) -> list[ModelCard]:
         """What is loaded, and the limits in force."""
@@ -190,6 +204,12 @@ class AsyncClient:
     ) -> ImageCodes:
         """The sparse codes of an image's dense grid."""
         return await self._run(await asyncio.to_thread(calls.codes_of_image, image, model, version))
+
+    async def dictionary(
+        self, model: str | ModelRef, version: int | None = None
+    ) -> npt.NDArray[np.float32]:
+        """The atoms (n_atoms, 128) that `atom_ids` of codes of this model refer to."""
+        return await self._run(calls.dictionary(model, version))
 
     async def models(self) -> list[ModelCard]:
         """What is loaded, and the limits in force."""

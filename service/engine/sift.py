@@ -18,11 +18,13 @@ from service.engine.fixedpoint import Descriptors
 from service.engine.kernels.sift import build_feature_map, clamp_descriptors, sum_patches
 
 __all__ = [
+    "PATCH_SIDE",
     "SMALLEST_SIDE",
     "STEPS",
     "Grid",
     "derivative_filters",
     "describe",
+    "first_patch",
     "grid_shape",
     "locate",
 ]
@@ -40,9 +42,10 @@ NORM_THRESHOLD = 1.0
 # so that one strong edge does not drown the rest.
 LARGEST_VALUE = 0.2
 
-# A patch, and 2 pixels of filter on each side.
-_PATCH_SIDE = 16
-SMALLEST_SIDE = _PATCH_SIDE + 4
+# A patch, and the pixels of filter on each side.
+PATCH_SIDE = 16
+_FILTER = 2
+SMALLEST_SIDE = PATCH_SIDE + 2 * _FILTER
 
 
 _BANDS = 8
@@ -80,8 +83,8 @@ def _patch_weights() -> Float32Array:
     (1 - distance / 4)₊, as in Lazebnik's `sp_find_sift_grid.m`. Lowe has a Gaussian over
     the patch as well, she has not.
     """
-    places = np.arange(_PATCH_SIDE)
-    centres = np.arange(1.5, _PATCH_SIDE, 4)
+    places = np.arange(PATCH_SIDE)
+    centres = np.arange(1.5, PATCH_SIDE, 4)
     weights = np.maximum(1 - np.abs(places - centres[:, None]) / 4, 0)
     return weights.astype(np.float32)
 
@@ -102,6 +105,12 @@ def grid_shape(height: int, width: int, descriptor: Descriptor) -> tuple[int, in
     return (height - SMALLEST_SIDE) // step + 1, (width - SMALLEST_SIDE) // step + 1
 
 
+def first_patch(height: int, width: int, descriptor: Descriptor) -> tuple[int, int]:
+    """Left column and top row of the grid's first patch, of PATCH_SIDE pixels a side."""
+    top, left = _margin((height, width), descriptor)
+    return left + _FILTER, top + _FILTER
+
+
 def describe(gray: Float32Array, descriptor: Descriptor) -> Float32Array:
     """Descriptors on a regular grid: gray (h, w) in [0, 1] -> (rows, cols, 128)."""
     rows, cols, descriptors = locate(gray, descriptor)
@@ -119,7 +128,7 @@ def locate(
     height, width = gray.shape
     rows, cols = grid_shape(height, width, descriptor)
     last = rows if end is None else end
-    step, (top, left) = STEPS[descriptor], _margin(gray, descriptor)
+    step, (top, left) = STEPS[descriptor], _margin((height, width), descriptor)
     patches = gray[top + step * begin : top + step * (last - 1) + SMALLEST_SIDE, left:]
     grid = (last - begin, cols)
     return Grid(
@@ -127,12 +136,12 @@ def locate(
     )
 
 
-def _margin(gray: Float32Array, descriptor: Descriptor) -> tuple[int, int]:
-    """Pixel rows above and pixel columns left of the first patch."""
+def _margin(shape: tuple[int, int], descriptor: Descriptor) -> tuple[int, int]:
+    """Pixel rows above and pixel columns left of all that the first descriptor depends on."""
     if descriptor == "fast-sift":
         return 0, 0
     # What the grid leaves over is left out on both sides, as in Lazebnik's code.
-    top, left = ((side - SMALLEST_SIDE) % STEPS[descriptor] // 2 for side in gray.shape)
+    top, left = ((side - SMALLEST_SIDE) % STEPS[descriptor] // 2 for side in shape)
     return top, left
 
 

@@ -6,13 +6,13 @@ happens beside the engine and only bytes cross to the event loop.
 
 import io
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from pydantic_core import to_json
 
-from service.engine import Codes, Engine, ImageLimits, Stopwatch
+from service.engine import Codes, Engine, ImageLimits, Stopwatch, sift
 from service.engine.arrays import Float32Array
 from service.formats.json_bodies import parse_descriptors
 from service.formats.npy import parse_npy, parse_raw
@@ -22,7 +22,21 @@ __all__ = ["CodeForms", "Grid", "Source", "Target", "describe_image", "parse", "
 Source = Literal["json", "raw", "npy", "image"]
 Target = Literal["json", "npz"]
 
-Grid = tuple[int, int]
+
+class Grid(NamedTuple):
+    """Where an image's descriptors are, in pixels of the image at working size.
+
+    The first patch, of `side` pixels, has its corner at `left` and `top`.
+    """
+
+    rows: int
+    cols: int
+    step: int
+    left: int
+    top: int
+    side: int
+    width: int
+    height: int
 
 
 @dataclass(frozen=True)
@@ -44,8 +58,12 @@ def describe_image(
     watch.lap("decode")
     descriptors = engine.describe(gray)
     watch.lap("sift")
-    rows, cols, width = descriptors.shape
-    return descriptors.reshape(rows * cols, width), (rows, cols)
+    rows, cols, length = descriptors.shape
+    height, width = gray.shape
+    kind = engine.config.descriptor
+    left, top = sift.first_patch(height, width, kind)
+    grid = Grid(rows, cols, sift.STEPS[kind], left, top, sift.PATCH_SIDE, width, height)
+    return descriptors.reshape(rows * cols, length), grid
 
 
 def parse(source: Source, body: bytes, most: int) -> Float32Array:
@@ -73,7 +91,7 @@ def _to_json(engine: Engine, codes: Codes, grid: Grid | None) -> bytes:
         "values": codes.values.tolist(),
     }
     if grid is not None:
-        document["grid"] = {"rows": grid[0], "cols": grid[1]}
+        document["grid"] = grid._asdict()
     return to_json(document)
 
 
@@ -90,6 +108,11 @@ def _to_npz(engine: Engine, codes: Codes, grid: Grid | None) -> bytes:
         "model_digest": manifest.digest,
     }
     if grid is not None:
-        arrays["grid"] = grid
+        arrays["grid"] = (grid.rows, grid.cols)
+        arrays["grid_step"], arrays["grid_side"] = grid.step, grid.side
+        arrays["grid_origin"], arrays["image_size"] = (
+            (grid.left, grid.top),
+            (grid.width, grid.height),
+        )
     np.savez(file, allow_pickle=False, **arrays)
     return file.getvalue()

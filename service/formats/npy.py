@@ -1,4 +1,4 @@
-"""Descriptors out of binary bodies: `.npy` files, and bare little-endian float32.
+"""Arrays as `.npy` files, read and written, and descriptors as bare little-endian float32.
 
 Every byte comes from a stranger. numpy reads the header, but only a short one; type and
 shape are checked against the bytes that are really there before anything is built from
@@ -17,7 +17,7 @@ from service.engine import DESCRIPTOR_WIDTH, DescriptorError
 from service.engine.arrays import Float32Array
 from service.errors import MalformedBodyError, OversizedBodyError
 
-__all__ = ["parse_npy", "parse_raw"]
+__all__ = ["parse_npy", "parse_raw", "write_npy"]
 
 # numpy itself writes 128 bytes; its parser is Python's own, which long input slows down.
 _MAX_HEADER_BYTES = 1_000
@@ -69,6 +69,13 @@ def parse_npy(body: bytes, most: int) -> Float32Array:
     values = np.frombuffer(body, dtype, offset=start).reshape(shape, order=order)
     with np.errstate(over="ignore"):  # the engine rejects what has become infinite
         return np.require(values, np.float32, ["C", "ALIGNED"])
+
+
+def write_npy(values: Float32Array) -> bytes:
+    """A `.npy` file of an array."""
+    file = io.BytesIO()
+    np.save(file, values, allow_pickle=False)
+    return file.getvalue()
 
 
 def _read_header(body: bytes) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any], int]:

@@ -70,6 +70,7 @@ class Kind(IntEnum):
     INFER_IMAGE = 6
     INFER_DESCRIPTORS = 7
     INFER_JSON = 8
+    WRITE_DICTIONARY = 9
     DONE = 20
     FAILED = 21
 

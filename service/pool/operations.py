@@ -28,7 +28,7 @@ from service.engine import (
 from service.engine.arrays import Float32Array
 from service.engine.stopwatch import Stage
 from service.errors import DeadlineError, UnknownModelError
-from service.formats import codes
+from service.formats import codes, npy
 from service.formats.v2 import answers
 from service.formats.v2.answers import Answer, WrittenTensor
 from service.formats.v2.requests import BatchLimits, RequestedOutput, read_json
@@ -65,6 +65,7 @@ class Operations:
             Kind.PING: lambda _, __: ({}, b""),
             Kind.CLASSIFY: self._classify,
             Kind.WRITE_CODES: self._write_codes,
+            Kind.WRITE_DICTIONARY: self._write_dictionary,
             Kind.INFER_IMAGE: self._infer_image,
             Kind.INFER_DESCRIPTORS: self._infer_descriptors,
             Kind.INFER_JSON: self._infer_json,
@@ -127,6 +128,9 @@ class Operations:
             descriptors, grid = codes.parse(source, body, self._limits.max_descriptors), None
         found = _encode(engine, descriptors, watch)
         return {}, codes.write_codes(engine, found, grid, frame.fields["target"])
+
+    def _write_dictionary(self, frame: Frame, _: Stopwatch) -> Result:
+        return {}, npy.write_npy(self._engine(frame).coder.dictionary)
 
     # -- Open Inference Protocol ------------------------------------------------------------
 

@@ -250,6 +250,10 @@ class Pool:
         fields = _fields(model, source=forms.source, target=forms.target)
         return _body(await self._dispatcher.run(Kind.WRITE_CODES, fields, body, timeout))
 
+    async def write_dictionary(self, model: ModelKey) -> Outcome[bytes]:
+        """The dictionary of a model as a `.npy` file."""
+        return _body(await self._dispatcher.run(Kind.WRITE_DICTIONARY, _fields(model), b"", None))
+
     async def infer_images(
         self,
         model: ModelKey,

@@ -51,7 +51,8 @@ _NPZ: Document = {
     "schema": {
         **_BINARY,
         "description": "`.npz`: leaf_ids (n,) and atom_ids (n, m) int32, values (n, m) float32, "
-        "n_atoms; model_name, model_version, model_digest; grid (rows, cols) for an image.",
+        "n_atoms; model_name, model_version, model_digest; for an image grid (rows, cols), "
+        "grid_step, grid_origin (left, top), grid_side and image_size (width, height).",
     }
 }
 _ONE_OR_MORE_IMAGES: Document = {

@@ -105,10 +105,16 @@ class DescriptorsBody(BaseModel):
 
 
 class Grid(BaseModel):
-    """The dense grid of an image's descriptors."""
+    """The dense grid of an image's descriptors, in pixels of the image at working size."""
 
     rows: int
     cols: int
+    step: int = Field(description="Pixels from one patch to the next, across and down.")
+    left: int = Field(description="Left column of the first patch.")
+    top: int = Field(description="Top row of the first patch.")
+    side: int = Field(description="Width and height of a patch.")
+    width: int = Field(description="Width of the image after it was brought down to working size.")
+    height: int = Field(description="Its height.")
 
 
 class CodeColumns(BaseModel):

@@ -108,8 +108,40 @@ def test_codes_of_an_image_come_with_their_grid(ask: Ask, server: Server, engine
     answer = ask(server.url, "codes_of_image", JPEG)
     grid = engine.describe(engine.decode(JPEG))
     assert (answer.rows, answer.cols) == grid.shape[:2]
+    assert (answer.step, answer.left, answer.top, answer.side) == (2, 2, 2, 16)
+    assert (answer.height, answer.width) == engine.decode(JPEG).shape
     expected = engine.encode(grid.reshape(-1, 128))
     np.testing.assert_array_equal(answer.codes.values, expected.values)
+
+
+def test_codes_and_the_dictionary_rebuild_descriptors(ask: Ask, server: Server) -> None:
+    descriptors = np.random.default_rng(0).random((50, 128))
+    codes = ask(server.url, "codes", descriptors)
+    atoms = ask(server.url, "dictionary", codes.model)[codes.atom_ids]
+    rebuilt = (codes.values[:, np.newaxis] @ atoms)[:, 0]
+    # What the atoms of a leaf can say of a descriptor is said: the rest is orthogonal to them.
+    rest = (atoms @ (descriptors - rebuilt)[:, :, np.newaxis])[:, :, 0]
+    assert np.abs(rest).max() < 1e-3 * np.linalg.norm(descriptors, axis=1).min()
+
+
+def test_the_scale_of_descriptors_changes_that_of_values_and_nothing_else(
+    ask: Ask, server: Server
+) -> None:
+    descriptors = np.random.default_rng(0).random((50, 128))
+    codes, scaled = (ask(server.url, "codes", scale * descriptors) for scale in (1, 512))
+    np.testing.assert_array_equal(scaled.leaf_ids, codes.leaf_ids)
+    np.testing.assert_array_equal(scaled.atom_ids, codes.atom_ids)
+    np.testing.assert_allclose(scaled.values, 512 * codes.values, rtol=1e-5)
+
+
+def test_a_dictionary_is_asked_for_by_name_and_version(
+    ask: Ask, server: Server, models: Path
+) -> None:
+    for name, version, path in (("apples", 1, "apples/1"), ("tiny", None, "tiny/1")):
+        expected = Engine.load(models / path).coder.dictionary
+        np.testing.assert_array_equal(ask(server.url, "dictionary", name, version), expected)
+    with pytest.raises(leafcode.NotFoundError, match="pears"):
+        ask(server.url, "dictionary", "pears")
 
 
 @pytest.mark.parametrize(

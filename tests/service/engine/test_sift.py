@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from service.engine import BrokenImageError, sift
+from service.engine import BrokenImageError, image, sift
 from service.engine.arrays import Float32Array, frozen
 from service.engine.config import Descriptor
 from service.engine.kernels.sift import _add_bands, build_feature_map
 from tests import reference
 from tests.reference import EPSILON
 from tests.support.descriptors import FEATURE_ROUNDING, HALF, LIPSCHITZ, cells_of
+from tests.support.processes import ROOT
 from tests.support.samples import PROPERTY, random_gray
 
 SIZES = [(20, 20), (21, 20), (20, 21), (21, 21), (22, 20), (23, 37), (36, 29), (40, 40)]
@@ -240,3 +241,40 @@ def test_some_rows_of_the_grid_are_those_of_the_whole(
         np.testing.assert_array_equal(
             found.descriptors.joined().reshape(-1, cols, 128), expected[begin:end]
         )
+
+
+@pytest.mark.parametrize("descriptor", ["fast-sift", "lazebnik-sift"])
+@pytest.mark.parametrize(("height", "width"), [(41, 50), (42, 47), (43, 36)])
+def test_a_descriptor_depends_on_its_patch_and_the_filter_around_it(
+    descriptor: Descriptor, height: int, width: int
+) -> None:
+    gray = random_gray(np.random.default_rng(0), height, width)
+    grid = sift.describe(gray, descriptor)
+    left, top = sift.first_patch(height, width, descriptor)
+    row, col, step = 3, 2, sift.STEPS[descriptor]
+    y, x = top + row * step - 2, left + col * step - 2
+    alone = sift.describe(frozen(gray[y : y + 20, x : x + 20].copy()), descriptor)
+    assert alone.shape == (1, 1, 128)
+    np.testing.assert_allclose(alone[0, 0], grid[row, col], atol=1e-6)
+
+
+def test_opencvs_descriptors_fit_with_their_orientations_reversed() -> None:
+    """As the README says: upright, 16 pixels a patch, the same cells, the other way round."""
+    cv2 = pytest.importorskip("cv2")
+    gray = image.decode((ROOT / "service" / "examples" / "stop_sign.png").read_bytes(), 300)
+    ours = sift.describe(gray, "fast-sift")[10:90:8, 10:90:8].reshape(-1, 128)
+    height, width = gray.shape
+    left, top = sift.first_patch(height, width, "fast-sift")
+    middles = 2 * np.arange(10, 90, 8) + sift.PATCH_SIDE / 2 - 0.5
+    keypoints = [cv2.KeyPoint(left + x, top + y, 8 / 3, 0) for y in middles for x in middles]
+    found, theirs = cv2.SIFT_create().compute(np.rint(255 * gray).astype(np.uint8), keypoints)
+    assert len(found) == len(keypoints)
+    strong = np.linalg.norm(ours, axis=1) > 0.5
+
+    def likeness(orientations: list[int]) -> float:
+        fitted = theirs.reshape(-1, 4, 4, 8)[..., orientations].reshape(-1, 128)
+        products = (ours * fitted).sum(axis=1)
+        lengths = np.linalg.norm(ours, axis=1) * np.linalg.norm(fitted, axis=1)
+        return float((products[strong] / lengths[strong]).mean())
+
+    assert likeness([0, 7, 6, 5, 4, 3, 2, 1]) > 0.75 > 0.6 > likeness(list(range(8)))

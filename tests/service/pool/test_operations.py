@@ -183,10 +183,16 @@ def test_codes_of_an_image_are_those_of_its_grid(worker: Worker) -> None:
     answer = worker.done(Kind.WRITE_CODES, PNG, source="image", target="json")
     found, grid = json_of(answer), worker.engine.describe(worker.engine.decode(PNG))
     rows, cols, width = grid.shape
-    assert found["grid"] == {"rows": rows, "cols": cols}
+    assert (found["grid"]["rows"], found["grid"]["cols"]) == (rows, cols)
     expected = worker.engine.encode(grid.reshape(rows * cols, width))
     assert found["leaf_ids"] == expected.leaf_ids.tolist()
     assert stages_of(answer) == {"decode", "sift", "coding"}
+
+
+def test_the_dictionary_is_written_as_an_array(worker: Worker) -> None:
+    answer = worker.done(Kind.WRITE_DICTIONARY)
+    written = np.load(io.BytesIO(bytes(answer.body)), allow_pickle=False)
+    np.testing.assert_array_equal(written, worker.engine.coder.dictionary)
 
 
 def test_codes_are_written_as_arrays_too(worker: Worker) -> None:

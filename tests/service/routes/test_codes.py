@@ -195,11 +195,23 @@ def test_an_image_is_answered_with_the_codes_of_its_grid(
     codes = engine.encode(grid.reshape(-1, 128))
     raw = {"content": PNG, "headers": {"content-type": "image/png"}}
     answer = client.post("/v1/codes", **({"files": {"x": PNG}} if as_form else raw)).json()
-    assert answer["grid"] == {"rows": grid.shape[0], "cols": grid.shape[1]}
+    height, width = engine.decode(PNG).shape
+    assert answer["grid"] == {
+        "rows": grid.shape[0],
+        "cols": grid.shape[1],
+        "step": 2,
+        "left": 2,
+        "top": 2,
+        "side": 16,
+        "width": width,
+        "height": height,
+    }
     assert answer["values"] == codes.values.tolist()
     assert answer["leaf_ids"] == codes.leaf_ids.tolist()
     arrays = arrays_of(post(client, PNG, "image/png", NPZ))
     assert arrays["grid"].tolist() == list(grid.shape[:2])
+    places = ("grid_step", "grid_origin", "grid_side", "image_size")
+    assert [arrays[name].tolist() for name in places] == [2, [2, 2], 16, [width, height]]
     np.testing.assert_array_equal(arrays["values"], codes.values)
 
 
