@@ -28,8 +28,9 @@ test: $(VENV)/.all ## lint, types and all tests: what CI runs
 	@$(MAKE) --no-print-directory -j 2 lint kernels
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-kernels: $(VENV)/.core ## compile the kernels, once for this machine
+kernels: $(VENV)/.all ## compile the kernels of serving and training, once for this machine
 	@$(BIN)/python -m service warm
+	@$(BIN)/python -m trainer warm
 
 lint: $(VENV)/.all ## ruff and mypy
 	$(BIN)/ruff check .

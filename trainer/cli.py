@@ -36,6 +36,7 @@ from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_p
 from trainer.reproduce.refinement import RefinementSettings, measure_refinement
 from trainer.reproduce.training import TrainingCostSettings, measure_training
 from trainer.settings import Settings
+from trainer.warmup import warm
 
 __all__ = ["main"]
 
@@ -113,7 +114,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_bundle(inspect)
     _add_json(inspect)
     inspect.set_defaults(run=_inspect)
+    warm_parser = commands.add_parser("warm", help="compile the kernels, once for this machine")
+    warm_parser.set_defaults(run=_warm)
     return parser
+
+
+def _warm(_: argparse.Namespace) -> None:
+    logging.disable(logging.INFO)  # the errors of noise tell nobody anything
+    print(f"kernels ready after {warm():.1f} s")
 
 
 def _add_fit(commands: Any) -> None:
