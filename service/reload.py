@@ -66,6 +66,7 @@ class Reloader:
 
     def start(self, poll_seconds: int) -> None:
         """Look when asked to, and every `poll_seconds` unless that is zero."""
+        self._pool.on_damaged = self._give_up
         self._begin(self._keep_looking(poll_seconds))
 
     async def stop(self) -> None:
@@ -180,18 +181,36 @@ class Reloader:
     def _retire(self, found: Iterable[ModelKey]) -> None:
         """Unpublish what is gone, unless nothing would be left, which is probably a mistake."""
         gone = set(self._repository.models).difference(found)
-        models = {key: item for key, item in self._repository.models.items() if key not in gone}
-        if not models:
+        if len(gone) == len(self._repository.models):
             self._complain(f"{self._folder}: nothing is left; everything loaded is still served")
             return
         self._complaint = ""
         if gone:
-            self._switch(models, self._repository.rejected)
-            for key in gone:
-                logger.info("%s is gone and served no more", key)
-                self._pool.retire(key)
-            self._retiring |= gone
-            self._begin(self._unload(gone))
+            self._withdraw(gone)
+
+    def _give_up(self, key: ModelKey, error: BundleError) -> None:
+        """Reject a version whose files were changed in place, unless nothing would be left.
+
+        Workers that have it mapped may give wrong answers, and no other worker can load it.
+        """
+        if key not in self._repository.models:
+            return
+        changed = f"its files were changed in place while it was served: {error}"
+        if len(self._repository.models) == 1:
+            self._complain(f"{key}: {changed}; it is the only version, publish another one")
+            return
+        self._reject(key, BundleError(changed))
+        self._withdraw({key})
+
+    def _withdraw(self, gone: set[ModelKey]) -> None:
+        """Publish without some versions; they are unloaded when no request needs them any more."""
+        models = {key: item for key, item in self._repository.models.items() if key not in gone}
+        self._switch(models, self._repository.rejected)
+        for key in gone:
+            logger.info("%s is served no more", key)
+            self._pool.retire(key)
+        self._retiring |= gone
+        self._begin(self._unload(gone))
 
     async def _unload(self, gone: set[ModelKey]) -> None:
         await self._requests.wait_for_present()

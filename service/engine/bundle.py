@@ -1,7 +1,8 @@
 """A bundle on disk: `<repository>/<name>/<version>/` with a manifest and tensors.
 
 Reading maps the tensors read-only, so that all processes share one copy, and checks
-digests, types, shapes, index ranges and finiteness before anything is used. Writing
+digests, types, shapes, index ranges and finiteness before anything is used. Files can be
+held open, so that they are read again although they were renamed or deleted. Writing
 publishes by one rename: a reader sees all of a version or nothing.
 """
 
@@ -12,6 +13,7 @@ import mmap
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -33,6 +35,8 @@ __all__ = [
     "MODEL_NAME",
     "TENSORS_FILE",
     "Bundle",
+    "BundleFiles",
+    "OpenBundle",
     "read_bundle",
     "read_manifest",
     "write_bundle",
@@ -63,6 +67,60 @@ class Bundle:
     tensors: Mapping[str, Tensor]
 
 
+@dataclass(frozen=True)
+class BundleFiles:
+    """Which files a version is read from; messages name them as those of `folder`."""
+
+    folder: Path
+    manifest: Path
+    tensors: Path
+
+    @classmethod
+    def of(cls, folder: "str | os.PathLike[str] | BundleFiles") -> "BundleFiles":
+        """The files in a version folder; files that are known already are themselves."""
+        if isinstance(folder, BundleFiles):
+            return folder
+        path = Path(folder)
+        return cls(path, path / MANIFEST_FILE, path / TENSORS_FILE)
+
+    def to_json(self) -> dict[str, str]:
+        """Plain values for another process."""
+        return {name: str(path) for name, path in vars(self).items()}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, str]) -> "BundleFiles":
+        """The files that `to_json` wrote."""
+        return cls(**{name: Path(path) for name, path in fields.items()})
+
+
+class OpenBundle:
+    """The files of a version, held open until `close`, whatever becomes of their names.
+
+    `files` can be read by other processes of this user, too. Where the system does not show
+    open files under `/proc`, they are those of the folder.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._descriptors: list[int] = []
+        named = BundleFiles.of(folder)
+        try:
+            for path in (named.manifest, named.tensors):
+                self._descriptors.append(_open(path))
+        except BaseException:
+            self.close()
+            raise
+        open_files = Path(f"/proc/{os.getpid()}/fd")
+        if open_files.exists():
+            manifest, tensors = (open_files / str(number) for number in self._descriptors)
+            named = BundleFiles(named.folder, manifest, tensors)
+        self.files = named
+
+    def close(self) -> None:
+        """Close the files; once is enough."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+
 def expected_tensors(config: EngineConfig, n_labels: int) -> dict[str, TensorSpec]:
     """Type and shape of every tensor that a bundle with this configuration stores."""
     width = DESCRIPTOR_WIDTH
@@ -77,18 +135,19 @@ def expected_tensors(config: EngineConfig, n_labels: int) -> dict[str, TensorSpe
     }
 
 
-def read_manifest(path: str | os.PathLike[str]) -> Manifest:
-    """The manifest of version folder `path`, checked by itself; the tensors are not read."""
-    file = Path(path) / MANIFEST_FILE
-    return parse_manifest(_read_manifest(file), str(file))
+def read_manifest(source: str | os.PathLike[str] | BundleFiles) -> Manifest:
+    """The manifest of a version folder, checked by itself; the tensors are not read."""
+    files = BundleFiles.of(source)
+    where = files.folder / MANIFEST_FILE
+    return parse_manifest(_read_manifest(files.manifest, where), str(where))
 
 
-def read_bundle(path: str | os.PathLike[str]) -> Bundle:
-    """The bundle in version folder `path`, checked, its tensors memory-mapped."""
-    folder = Path(path)
-    manifest = read_manifest(folder)
-    where = folder / TENSORS_FILE
-    mapping = _map(where)
+def read_bundle(source: str | os.PathLike[str] | BundleFiles) -> Bundle:
+    """The bundle in a version folder, checked, its tensors memory-mapped."""
+    files = BundleFiles.of(source)
+    manifest = read_manifest(files)
+    where = files.folder / TENSORS_FILE
+    mapping = _map(files.tensors, where)
     found = hashlib.sha256(mapping).hexdigest()
     expected = manifest.files.get(TENSORS_FILE)
     if found != expected:
@@ -96,7 +155,7 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
             f"{where}: SHA-256 is {found}, expected {expected}; "
             "the file was damaged or does not belong to this manifest"
         )
-    tensors = _view_tensors(where, mapping)
+    tensors = _view_tensors(files.tensors, where, mapping)
     _check_tensors(manifest, tensors, where)
     return Bundle(manifest, tensors)
 
@@ -183,21 +242,37 @@ def _spec_of(tensor: Tensor) -> TensorSpec:
     return TensorSpec(str(tensor.dtype), tensor.shape)
 
 
-def _read_manifest(path: Path) -> bytes:
+def _open(path: Path) -> int:
+    """A descriptor of a file; a pipe would keep its reader waiting, so it is rejected."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise BundleError(f"{path}: not a file, expected one of a bundle's version folder")
+    return descriptor
+
+
+def _read_manifest(path: Path, where: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise _error_of(error)(
-            f"{path}: cannot be read ({error.strerror}), expected a bundle's version folder"
-        ) from error
+        raise _unreadable(where, error) from error
 
 
-def _map(path: Path) -> mmap.mmap:
+def _unreadable(where: Path, error: OSError) -> BundleError:
+    return _error_of(error)(
+        f"{where}: cannot be read ({error.strerror}), expected a bundle's version folder"
+    )
+
+
+def _map(path: Path, where: Path) -> mmap.mmap:
     try:
         with path.open("rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
-        raise _error_of(error)(f"{path}: cannot be mapped: {error}") from error
+        raise _error_of(error)(f"{where}: cannot be mapped: {error}") from error
 
 
 def _error_of(error: OSError | ValueError) -> type[BundleError]:
@@ -206,7 +281,7 @@ def _error_of(error: OSError | ValueError) -> type[BundleError]:
     return BundleError if isinstance(error, missing | ValueError) else UnreadableBundleError
 
 
-def _view_tensors(path: Path, mapping: mmap.mmap) -> dict[str, Tensor]:
+def _view_tensors(path: Path, where: Path, mapping: mmap.mmap) -> dict[str, Tensor]:
     """Arrays over the mapping. The library proves the header sound but would copy the data."""
     try:
         with safe_open(path, framework="np"):
@@ -216,9 +291,9 @@ def _view_tensors(path: Path, mapping: mmap.mmap) -> dict[str, Tensor]:
         header.pop("__metadata__", None)
         return {name: _view(mapping, start, entry) for name, entry in header.items()}
     except OSError as error:
-        raise _error_of(error)(f"{path}: cannot be read: {error}") from error
+        raise _error_of(error)(f"{where}: cannot be read: {error}") from error
     except (SafetensorError, ValueError, KeyError) as error:
-        raise BundleError(f"{path}: not a sound safetensors file: {error}") from error
+        raise BundleError(f"{where}: not a sound safetensors file: {error}") from error
 
 
 def _view(mapping: mmap.mmap, start: int, entry: dict[str, Any]) -> Tensor:

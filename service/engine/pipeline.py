@@ -15,7 +15,7 @@ import numpy as np
 
 from service.engine import classifier, image, pooling, sift
 from service.engine.arrays import Float32Array
-from service.engine.bundle import Bundle, read_bundle
+from service.engine.bundle import Bundle, BundleFiles, read_bundle
 from service.engine.classifier import LinearClassifier, Prediction
 from service.engine.coding import Coder, Codes
 from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
@@ -138,13 +138,14 @@ class Engine(FeatureExtractor):
         self.classifier = LinearClassifier.from_tensors(tensors)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], threads: int = 1) -> "Engine":
-        """The engine of the bundle in version folder `path`, its probes replayed.
+    def load(cls, source: str | os.PathLike[str] | BundleFiles, threads: int = 1) -> "Engine":
+        """The engine of the bundle in a version folder, its probes replayed.
 
         `threads` work on one image together; their number does not change any answer.
         """
-        engine = cls(read_bundle(path), threads)
-        engine.replay_probes(str(path))
+        files = BundleFiles.of(source)
+        engine = cls(read_bundle(files), threads)
+        engine.replay_probes(str(files.folder))
         return engine
 
     @property

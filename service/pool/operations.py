@@ -26,6 +26,7 @@ from service.engine import (
     Stopwatch,
 )
 from service.engine.arrays import Float32Array
+from service.engine.bundle import BundleFiles
 from service.engine.stopwatch import Stage
 from service.errors import DeadlineError, UnknownModelError
 from service.formats import codes, npy
@@ -94,12 +95,12 @@ class Operations:
 
     def _load(self, frame: Frame, _: Stopwatch) -> Result:
         """Validate, map, replay the probes, and run one image of the usual size."""
-        path, expected = frame.fields["path"], frame.fields["digest"]
-        engine = Engine.load(path, self._threads)
+        files, expected = BundleFiles.from_json(frame.fields["files"]), frame.fields["digest"]
+        engine = Engine.load(files, self._threads)
         # A version never changes: one number, one digest, the same answers in all workers.
         if engine.manifest.digest != expected:
             raise BundleError(
-                f"{path}: has the digest {engine.manifest.digest}, expected {expected}; "
+                f"{files.folder}: has the digest {engine.manifest.digest}, expected {expected}; "
                 "it was replaced after it was published"
             )
         engine.classify(sample_image(engine.config.max_side))

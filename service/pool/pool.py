@@ -10,12 +10,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any
 
-from service.engine import LeafcodeError
+from service.engine import BundleError, LeafcodeError
+from service.engine.bundle import OpenBundle
 from service.errors import WorkerLostError
 from service.formats.codes import CodeForms
 from service.formats.v2.answers import Answer, WrittenTensor
@@ -57,8 +58,11 @@ class Pool:
         log_config: Mapping[str, Any] | None = None,
     ) -> None:
         self._settings = settings
-        self._models = dict(models)
-        self._retiring: dict[ModelKey, Model] = {}
+        self._first_models = dict(models)
+        self._wanted: dict[ModelKey, _LoadedVersion] = {}
+        self._retiring: dict[ModelKey, _LoadedVersion] = {}
+        self.on_damaged: Callable[[ModelKey, BundleError], None] = lambda *_: None
+        """Told when a version, in service until now, cannot be loaded by another worker."""
         # One worker at a time leaves service to load, the others serve.
         self._loading = asyncio.Lock()
         self._placement = Placement.of(settings.workers, settings.threads, settings.pin)
@@ -102,11 +106,12 @@ class Pool:
     async def start(self) -> None:
         """Return when every worker is ready; raises the `LeafcodeError` of one that cannot be."""
         try:
+            for key, model in self._first_models.items():
+                self._wanted[key] = await _LoadedVersion.open(key, model)
             await self._forks.start()
             start_worker = partial(WorkerProcess.start, self._forks)
             self._slots = [
-                WorkerSlot(plan, start_worker, self._dispatcher, self._versions)
-                for plan in self._plans()
+                WorkerSlot(plan, start_worker, self._dispatcher, self) for plan in self._plans()
             ]
             self._tasks = [asyncio.create_task(slot.supervise()) for slot in self._slots]
             await asyncio.gather(*(slot.first_start for slot in self._slots))
@@ -137,6 +142,8 @@ class Pool:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(start for start in starts if start.done()), return_exceptions=True)
         await self._forks.stop()
+        for version in (*self._wanted.values(), *self._retiring.values()):
+            version.files.close()
 
     def _ping(self) -> None:
         for slot in self._slots:
@@ -164,27 +171,25 @@ class Pool:
         the machine is in trouble; no worker keeps the version then.
         """
         async with self._loading:
-            await self._prove(key, model)
-            self._models[key] = model
-            try:
-                for slot in self._slots:
-                    await slot.update_versions()
-            except Exception:
-                del self._models[key]
-                await self._unload_unwanted()
-                raise
+            version = await _LoadedVersion.open(key, model)
+            with contextlib.ExitStack() as unless_loaded:
+                unless_loaded.callback(version.files.close)
+                await self._prove(version)
+                await self._load_everywhere(key, version)
+                unless_loaded.pop_all()
 
     def retire(self, key: ModelKey) -> None:
         """Load a version no more; workers that have it still answer for it."""
-        self._retiring[key] = self._models.pop(key)
+        self._retiring[key] = self._wanted.pop(key)
 
     async def unload(self, key: ModelKey) -> None:
-        """Drop a retired version and its mapping, when no request needs it any more."""
+        """Drop a retired version, its mapping and its files, when no request needs it any more."""
         async with self._loading:
-            del self._retiring[key]
+            version = self._retiring.pop(key)
             await self._unload_unwanted()
+            version.files.close()
 
-    async def _prove(self, key: ModelKey, model: Model) -> None:
+    async def _prove(self, version: "_LoadedVersion") -> None:
         """Load a version in a process that serves nobody, and end that process.
 
         A file that is cut short while it is mapped ends a process, and a huge one may be
@@ -195,11 +200,21 @@ class Pool:
         )
         worker = await WorkerProcess.start(self._forks, plan, lambda _: None)
         try:
-            await worker.load(_load_fields(key, model))
+            await worker.load(version.fields)
         except WorkerLostError as error:
             raise WorkerLostError(f"the process that tried to load it was lost: {error}") from error
         finally:
             await worker.end()
+
+    async def _load_everywhere(self, key: ModelKey, version: "_LoadedVersion") -> None:
+        self._wanted[key] = version
+        try:
+            for slot in self._slots:
+                await slot.update_versions()
+        except Exception:
+            del self._wanted[key]
+            await self._unload_unwanted()
+            raise
 
     async def _unload_unwanted(self) -> None:
         for slot in self._slots:
@@ -207,12 +222,17 @@ class Pool:
             with contextlib.suppress(Exception):
                 await slot.update_versions()
 
-    def _versions(self) -> Versions:
+    def versions(self) -> Versions:
+        """What workers load before they take jobs, and what they may keep."""
         wanted, retiring = (
-            tuple(_load_fields(key, models[key]) for key in sorted(models))
-            for models in (self._models, self._retiring)
+            tuple(versions[key].fields for key in sorted(versions))
+            for versions in (self._wanted, self._retiring)
         )
         return Versions(wanted, retiring)
+
+    def on_load_failed(self, fields: Fields, error: BundleError) -> None:
+        """A worker that replaces another one cannot load what that one had: tell `on_damaged`."""
+        self.on_damaged(ModelKey(fields["name"], fields["version"]), error)
 
     # -- Operations ------------------------------------------------------------------------
 
@@ -299,8 +319,20 @@ def _fields(model: ModelKey, **more: object) -> Fields:
     return {"name": model.name, "version": model.version, **more}
 
 
-def _load_fields(key: ModelKey, model: Model) -> Fields:
-    return _fields(key, path=str(model.path), digest=model.manifest.digest)
+@dataclass(frozen=True)
+class _LoadedVersion:
+    """A version as workers are told of it, and its files, which are held open for them.
+
+    A worker that replaces another one reads the same files, even if they were deleted.
+    """
+
+    fields: Fields
+    files: OpenBundle
+
+    @classmethod
+    async def open(cls, key: ModelKey, model: Model) -> "_LoadedVersion":
+        files = await asyncio.to_thread(OpenBundle, model.path)
+        return cls(_fields(key, files=files.files.to_json(), digest=model.manifest.digest), files)
 
 
 def _body(done: Outcome[Frame]) -> Outcome[bytes]:

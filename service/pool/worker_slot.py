@@ -10,10 +10,10 @@ unload versions.
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from service.engine import BundleError, UnreadableBundleError
 from service.errors import WorkerLostError
 from service.pool.frames import Fields, Frame, Kind
 from service.pool.job import Job
@@ -21,7 +21,7 @@ from service.pool.state import State, WorkerState
 from service.pool.worker import WorkerPlan
 from service.pool.worker_process import StartWorker, Worker
 
-__all__ = ["SlotEvents", "Versions", "WorkerSlot"]
+__all__ = ["SlotEvents", "VersionSource", "Versions", "WorkerSlot"]
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +69,16 @@ class Versions:
     """Requests under way may still need them: kept where they are, loaded nowhere."""
 
 
+class VersionSource(Protocol):
+    """Where a slot learns which versions its worker has to have."""
+
+    def versions(self) -> Versions:
+        """Which versions workers have at this moment."""
+
+    def on_load_failed(self, fields: Fields, error: BundleError) -> None:
+        """A worker that replaces another one could not load a version that it had."""
+
+
 class WorkerSlot:
     """The lives of the workers that replace each other, on the same cores if they are pinned."""
 
@@ -77,7 +87,7 @@ class WorkerSlot:
         plan: WorkerPlan,
         start_worker: StartWorker,
         events: SlotEvents,
-        versions: Callable[[], Versions],
+        versions: VersionSource,
     ) -> None:
         self.first_start: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._plan = plan
@@ -315,15 +325,30 @@ class WorkerSlot:
         while (step := self._next_step()) is not None:
             kind, fields = step
             if kind is Kind.LOAD:
-                await worker.load(fields)
-                self._loaded.append(fields)
+                try:
+                    await worker.load(fields)
+                except BundleError as error:
+                    if not self._can_do_without(fields, error):
+                        raise
+                else:
+                    self._loaded.append(fields)
             else:
                 await worker.unload(fields)
                 self._loaded.remove(fields)
 
+    def _can_do_without(self, fields: Fields, error: BundleError) -> bool:
+        """Whether a version that could not be loaded is wanted no more, perhaps for that reason.
+
+        Its files were changed in place: the other versions must not be lost with it.
+        """
+        replaces = self._state == "loading" and self.first_start.done()
+        if replaces and not isinstance(error, UnreadableBundleError):
+            self._versions.on_load_failed(fields, error)
+        return fields not in self._versions.versions().wanted
+
     def _next_step(self) -> tuple[Kind, Fields] | None:
         """What the worker has to unload or load; None if it has what it should."""
-        versions = self._versions()
+        versions = self._versions.versions()
         for fields in self._loaded:
             if fields not in versions.wanted and fields not in versions.retiring:
                 return Kind.UNLOAD, fields

@@ -91,7 +91,7 @@ def test_a_new_version_is_found_by_polling(own_repository: Path, shelf: Path) ->
     [
         ("tiny/2", lambda folder: bundles.flip_byte(folder / TENSORS, -1), "SHA-256 is"),
         ("tiny/2", lambda folder: bundles.flip_byte(folder / MANIFEST, 40), MANIFEST),
-        ("tiny/2", lambda folder: (folder / TENSORS).unlink(), "cannot be mapped"),
+        ("tiny/2", lambda folder: (folder / TENSORS).unlink(), "cannot be read"),
         ("tiny/2", cut_short, "SHA-256 is"),
         ("tiny/3", None, "says it is tiny version 3, its folder says tiny version 2"),
         ("wrong probes", None, "probe 0 scores differ"),
@@ -273,6 +273,23 @@ def test_a_worker_that_is_replaced_later_has_the_new_version_too(
     until(lambda: httpx.get(f"{server.url}/readyz?strict=true").status_code == 200)
     assert mapped_versions(server) == [{1, 2}, {1, 2}]
     assert answering_version(server) == 2
+
+
+def test_a_version_that_is_overwritten_is_given_up_and_the_others_are_served_by_all_workers(
+    server: Server, repository: Path, shelf: Path
+) -> None:
+    folder = publish(shelf / "tiny" / "2", repository)
+    hang_up(server)
+    until(lambda: answering_version(server) == 2)
+    cut_short(folder)
+    before = workers_of(server)
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: versions_of(server) == [1])
+    until(lambda: httpx.get(f"{server.url}/readyz?strict=true").status_code == 200)
+    assert (answering_version(server), rejected_by(server)) == (1, [2])
+    assert any("its files were changed in place while it was served" in line for line in server.log)
+    until(lambda: mapped_versions(server) == [{1}, {1}])
 
 
 def test_no_request_fails_while_good_and_bad_versions_come_and_go(

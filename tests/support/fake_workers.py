@@ -9,12 +9,13 @@ import signal
 from collections import deque
 from typing import Any
 
-from service.engine import ImageLimits
+from service.engine import BundleError, ImageLimits
 from service.errors import WorkerLostError
 from service.pool.frames import Fields, Frame, Kind, WorkTimes
 from service.pool.operations import WorkLimits
 from service.pool.worker import WorkerPlan
 from service.pool.worker_process import FrameHandler
+from service.pool.worker_slot import Versions
 
 LOAD_TIMEOUT = 60.0
 LIMITS = WorkLimits(ImageLimits(), 10, 100)
@@ -38,6 +39,7 @@ class FakeWorker:
         self.inbox: deque[Frame] = deque()
         self.loaded: list[Fields] = []
         self.load_error = load_error
+        self.load_error_of: Fields | None = None
         self.hangs = False
         self.hangs_on_load = False
         self.was_killed = False
@@ -121,7 +123,7 @@ class FakeWorker:
 
     async def load(self, fields: Fields) -> None:
         await self._call(Kind.LOAD, fields, LOAD_TIMEOUT)
-        if self.load_error is not None:
+        if self.load_error is not None and self.load_error_of in (None, fields):
             raise self.load_error
         assert fields not in self.loaded
         self.loaded.append(fields)
@@ -154,13 +156,17 @@ class FakeWorker:
 
 
 class FakeWorkers:
-    """Starts fake workers; the next starts fail with `start_errors`, loads with `load_errors`."""
+    """Starts fake workers; the next starts fail with `start_errors`, loads with `load_errors`.
+
+    Only one version fails to load if `load_error_of` names it.
+    """
 
     def __init__(self) -> None:
         self.started: list[FakeWorker] = []
         self.start_times: list[float] = []
         self.start_errors: deque[Exception] = deque()
         self.load_errors: deque[Exception | None] = deque()
+        self.load_error_of: Fields | None = None
         self.start_takes = 0.0
         self.hang_on_load = False
 
@@ -172,6 +178,7 @@ class FakeWorkers:
             raise self.start_errors.popleft()
         load_error = self.load_errors.popleft() if self.load_errors else None
         worker = FakeWorker(100 + len(self.started), on_frame, load_error)
+        worker.load_error_of = self.load_error_of
         worker.hangs_on_load = self.hang_on_load
         self.started.append(worker)
         return worker
@@ -179,3 +186,19 @@ class FakeWorkers:
     @property
     def latest(self) -> FakeWorker:
         return self.started[-1]
+
+
+class FakeVersions:
+    """Which versions fake workers have; a load that fails drops the version if `drops` is set."""
+
+    def __init__(self, *wanted: Fields) -> None:
+        self.current = Versions(wanted, ())
+        self.drops = False
+
+    def versions(self) -> Versions:
+        return self.current
+
+    def on_load_failed(self, fields: Fields, error: BundleError) -> None:  # noqa: ARG002
+        if self.drops:
+            wanted = tuple(item for item in self.current.wanted if item != fields)
+            self.current = Versions(wanted, self.current.retiring)

@@ -8,8 +8,8 @@ import pytest
 
 from service.pool.frames import Fields, Frame, Kind
 from service.pool.job import Job
-from service.pool.worker_slot import Versions, WorkerSlot
-from tests.support.fake_workers import FakeWorker, FakeWorkers, plan
+from service.pool.worker_slot import WorkerSlot
+from tests.support.fake_workers import FakeVersions, FakeWorker, FakeWorkers, plan
 from tests.support.virtual_time import settle
 
 ONE: Fields = {"name": "tiny", "version": 1}
@@ -22,8 +22,8 @@ class Supervised:
     def __init__(self) -> None:
         self.reports: list[str] = []
         self.workers = FakeWorkers()
-        self.versions = Versions((ONE,), ())
-        self.slot = WorkerSlot(plan(3, 5), self.workers.start, self, lambda: self.versions)
+        self.source = FakeVersions(ONE)
+        self.slot = WorkerSlot(plan(3, 5), self.workers.start, self, self.source)
 
     @property
     def worker(self) -> FakeWorker:

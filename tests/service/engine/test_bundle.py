@@ -3,8 +3,11 @@
 import hashlib
 import json
 import mmap
+import os
 import pickle
 import re
+import resource
+import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -18,8 +21,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save
 
-from service.engine import Bundle, BundleError, Engine, Probe, read_bundle, write_bundle
-from service.engine.bundle import MANIFEST_FILE, TENSORS_FILE, expected_tensors
+from service.engine import (
+    Bundle,
+    BundleError,
+    Engine,
+    Probe,
+    UnreadableBundleError,
+    read_bundle,
+    write_bundle,
+)
+from service.engine.bundle import (
+    MANIFEST_FILE,
+    TENSORS_FILE,
+    BundleFiles,
+    OpenBundle,
+    expected_tensors,
+)
 from service.engine.manifest import TensorSpec
 from tests.support.samples import LABELS, random_bundle, random_png
 
@@ -612,3 +629,75 @@ def test_a_failed_write_leaves_the_older_version_alone(folder: Path) -> None:
         write_bundle(replace(BUNDLE, manifest=manifest), folder.with_name("2"))
     assert names(folder.parent) == {"1"}
     read_bundle(folder)
+
+
+# -- Files that are held open -----------------------------------------------------------------
+
+
+def replace_files(folder: Path) -> None:
+    for name in (MANIFEST_FILE, TENSORS_FILE):
+        (folder / f".{name}").write_bytes(b"another file")
+        (folder / f".{name}").rename(folder / name)
+
+
+@pytest.mark.parametrize(
+    "change", [shutil.rmtree, replace_files, lambda folder: folder.rename(folder.with_name("2"))]
+)
+def test_files_that_are_held_open_are_read_again_whatever_becomes_of_their_names(
+    folder: Path, change: Callable[[Path], object]
+) -> None:
+    digest = read_bundle(folder).manifest.digest
+    held = OpenBundle(folder)
+    try:
+        change(folder)
+        files = BundleFiles.from_json(held.files.to_json())
+        assert Engine.load(files).manifest.digest == digest
+    finally:
+        held.close()
+
+
+def test_files_that_are_held_open_and_overwritten_are_refused_by_their_own_names(
+    folder: Path,
+) -> None:
+    held = OpenBundle(folder)
+    try:
+        with (folder / TENSORS_FILE).open("r+b") as file:
+            file.write(b"!")
+        with refused(f"{folder / TENSORS_FILE}: SHA-256 is"):
+            read_bundle(held.files)
+    finally:
+        held.close()
+        held.close()
+
+
+@pytest.mark.parametrize("name", [MANIFEST_FILE, TENSORS_FILE])
+@pytest.mark.parametrize(
+    ("replacement", "sentence"),
+    [
+        (lambda _: None, "cannot be read (No such file or directory), expected a bundle's"),
+        (os.mkfifo, "not a file, expected one of a bundle's version folder"),
+        (os.mkdir, "not a file, expected one of a bundle's version folder"),
+    ],
+    ids=["missing", "pipe", "folder"],
+)
+def test_what_is_no_file_is_not_held_open_and_keeps_nobody_waiting(
+    folder: Path, name: str, replacement: Callable[[Path], None], sentence: str
+) -> None:
+    (folder / name).unlink()
+    replacement(folder / name)
+    before = names(Path("/proc/self/fd"))
+    with refused(re.escape(f"{folder / name}: {sentence}")):
+        OpenBundle(folder)
+    assert names(Path("/proc/self/fd")) == before
+
+
+def test_a_lack_of_open_files_is_not_the_fault_of_the_bundle(folder: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        with pytest.raises(UnreadableBundleError, match="Too many open files"):
+            OpenBundle(folder)
+        with pytest.raises(UnreadableBundleError, match="Too many open files"):
+            read_bundle(folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

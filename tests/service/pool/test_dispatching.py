@@ -27,7 +27,7 @@ from service.pool.frames import Fields, Frame, Kind, report_error
 from service.pool.job import Job, Outcome
 from service.pool.worker_slot import Versions, WorkerSlot
 from service.settings import load_settings
-from tests.support.fake_workers import FakeWorker, FakeWorkers, plan
+from tests.support.fake_workers import FakeVersions, FakeWorker, FakeWorkers, plan
 from tests.support.virtual_time import VirtualTimeLoop
 
 N_SLOTS = 2
@@ -118,7 +118,7 @@ class Dispatching(RuleBasedStateMachine):
         super().__init__()
         self.requests: list[Request] = []
         self.n_bodies = 0
-        self.versions = Versions(VERSIONS[:1], ())
+        self.source = FakeVersions(*VERSIONS[:1])
         self.update: asyncio.Task[None] | None = None
         self.errors: list[dict[str, Any]] = []
         self.loop = VirtualTimeLoop()
@@ -146,7 +146,7 @@ class Dispatching(RuleBasedStateMachine):
         self.dispatcher = Dispatcher(limits, N_SLOTS)
         self.workers = [FakeWorkers() for _ in range(N_SLOTS)]
         self.slots = [
-            WorkerSlot(plan(number), workers.start, self.dispatcher, lambda: self.versions)
+            WorkerSlot(plan(number), workers.start, self.dispatcher, self.source)
             for number, workers in enumerate(self.workers)
         ]
         self.tasks = [self.loop.create_task(slot.supervise()) for slot in self.slots]
@@ -252,7 +252,7 @@ class Dispatching(RuleBasedStateMachine):
     @precondition(lambda self: self.update is None or self.update.done())
     @rule(wanted=versions, retiring=versions, n_turns=turns)
     def versions_change(self, wanted: set[int], retiring: set[int], n_turns: int | None) -> None:
-        self.versions = Versions(
+        self.source.current = Versions(
             tuple(VERSIONS[number] for number in sorted(wanted)),
             tuple(VERSIONS[number] for number in sorted(retiring - wanted)),
         )
@@ -388,8 +388,8 @@ class Dispatching(RuleBasedStateMachine):
         for number in range(N_SLOTS):
             worker = self.worker(number)
             assert worker is not None
-            assert all(fields in worker.loaded for fields in self.versions.wanted)
-            allowed = self.versions.wanted + self.versions.retiring
+            assert all(fields in worker.loaded for fields in self.source.current.wanted)
+            allowed = self.source.current.wanted + self.source.current.retiring
             assert all(fields in allowed for fields in worker.loaded)
 
     @staticmethod

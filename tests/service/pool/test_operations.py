@@ -14,6 +14,7 @@ import pytest
 
 from service.engine import Engine, ImageLimits
 from service.engine.arrays import Float32Array
+from service.engine.bundle import BundleFiles
 from service.engine.classifier import probabilities
 from service.pool.frames import Frame, Kind, reported_error
 from service.pool.operations import Operations, WorkLimits, written_tensors
@@ -27,6 +28,10 @@ KEY: dict[str, Any] = {"name": "tiny", "version": 1}
 NUMBER = 7
 
 
+def files_of(folder: Path) -> dict[str, str]:
+    return BundleFiles.of(folder).to_json()
+
+
 class Worker:
     """Operations with the version `tiny` 1 loaded, and the engine to compare with."""
 
@@ -34,7 +39,7 @@ class Worker:
         self.engine = Engine.load(folder)
         self.operations = Operations(1, LIMITS)
         digest = self.engine.manifest.digest
-        assert self.ask(Kind.LOAD, path=str(folder), digest=digest).kind is Kind.DONE
+        assert self.ask(Kind.LOAD, files=files_of(folder), digest=digest).kind is Kind.DONE
 
     def ask(self, kind: Kind, body: bytes = b"", **fields: object) -> Frame:
         """The frame that answers."""
@@ -98,16 +103,16 @@ def test_versions_are_loaded_beside_each_other(models: Path) -> None:
     worker = Worker(models / "tiny" / "1")
     other = Engine.load(models / "apples" / "2")
     key: dict[str, Any] = {"name": "apples", "version": 2}
-    path = str(models / "apples" / "2")
-    worker.done(Kind.LOAD, path=path, digest=other.manifest.digest, **key)
+    files = files_of(models / "apples" / "2")
+    worker.done(Kind.LOAD, files=files, digest=other.manifest.digest, **key)
     for engine, fields in ((worker.engine, KEY), (other, key)):
         answer = worker.done(Kind.CLASSIFY, PNG, top_k=4, **fields)
         assert json_of(answer) == list(map(asdict, engine.classify(PNG, 4)))
 
 
 def test_a_version_with_another_digest_is_not_loaded(models: Path) -> None:
-    operations, path = Operations(1, LIMITS), str(models / "tiny" / "1")
-    fields = {**KEY, "path": path, "digest": "0" * 64}
+    operations, files = Operations(1, LIMITS), files_of(models / "tiny" / "1")
+    fields = {**KEY, "files": files, "digest": "0" * 64}
     answer = operations.answer(Frame(Kind.LOAD, NUMBER, fields))
     assert "it was replaced after it was published" in str(reported_error(answer))
     answer = operations.answer(Frame(Kind.CLASSIFY, NUMBER, {**KEY, "top_k": 1}, PNG))
@@ -116,7 +121,7 @@ def test_a_version_with_another_digest_is_not_loaded(models: Path) -> None:
 
 def test_a_version_with_other_probes_is_not_loaded(tmp_path: Path) -> None:
     folder = bundles.write_model_with_wrong_probes(tmp_path)
-    fields = {**KEY, "path": str(folder), "digest": ""}
+    fields = {**KEY, "files": files_of(folder), "digest": ""}
     answer = Operations(1, LIMITS).answer(Frame(Kind.LOAD, NUMBER, fields))
     assert "probe 0 scores differ" in str(reported_error(answer))
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -324,22 +325,39 @@ def test_a_bundle_with_other_probes_ends_the_start_and_every_process(tmp_path: P
     asyncio.run(use())
 
 
-def test_a_worker_that_cannot_load_says_why_and_is_tried_again_and_the_fork_server_is_replaced(
+def test_replacements_come_back_and_answer_the_same_after_the_files_are_gone_and_the_fork_server(
     tmp_path: Path,
 ) -> None:
     bundles.write_model(tmp_path)
+    expected = expected_label(tmp_path)
 
     async def use() -> None:
         async with running(tmp_path, workers=1) as pool:
             (worker,) = pids(pool)
             (fork_server,) = (pid for pid in children_of(os.getpid()) if worker in children_of(pid))
             send(fork_server, signal.SIGKILL)
-            assert await classify(pool) == expected_label(tmp_path)
-            (tmp_path / "tiny").rename(tmp_path / "away")
+            assert await classify(pool) == expected
+            shutil.rmtree(tmp_path / "tiny")
+            send(worker, signal.SIGKILL)
+            await until(lambda: worker not in pids(pool) and all_ready(pool))
+            assert await classify(pool) == expected
+
+    asyncio.run(use())
+
+
+def test_a_worker_whose_only_version_was_overwritten_says_why_and_is_tried_again(
+    tmp_path: Path,
+) -> None:
+    tensors = bundles.write_model(tmp_path) / "tensors.safetensors"
+
+    async def use() -> None:
+        async with running(tmp_path, workers=1) as pool:
+            (worker,) = pids(pool)
+            bundles.flip_byte(tensors, -1)
             send(worker, signal.SIGKILL)
             await until(lambda: "the last start failed" in pool.state().workers[0].reason)
-            assert "manifest.json: cannot be read" in pool.state().obstacles()[0]
-            (tmp_path / "away").rename(tmp_path / "tiny")
+            assert "tensors.safetensors: SHA-256 is" in pool.state().obstacles()[0]
+            bundles.flip_byte(tensors, -1)
             await until(lambda: all_ready(pool))
             assert await classify(pool) == expected_label(tmp_path)
 

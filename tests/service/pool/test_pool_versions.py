@@ -13,6 +13,7 @@ from service.engine import BundleError
 from service.errors import UnknownModelError, WorkerLostError
 from service.pool.pool import Pool
 from service.repository import ModelKey, read_model
+from tests.support import bundles
 from tests.support.pools import (
     TINY,
     SharedPool,
@@ -25,7 +26,7 @@ from tests.support.pools import (
     until,
 )
 from tests.support.processes import children_of
-from tests.support.publishing import TENSORS, publish
+from tests.support.publishing import MANIFEST, TENSORS, publish
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +83,7 @@ def test_a_process_that_is_lost_while_it_proves_a_version_costs_no_worker(
 ) -> None:
     new = ModelKey("tiny", 5)
     folder = publish(shelf / "tiny" / "5", tmp_path)
-    (folder / TENSORS).unlink()
-    os.mkfifo(folder / TENSORS)
+    os.truncate(folder / TENSORS, 1 << 40)  # all of it is hashed, which takes long
 
     async def use(pool: Pool) -> None:
         before, restarts = set(children_of(os.getpid())), pool.state().restarts
@@ -115,3 +115,30 @@ def test_a_worker_that_dies_before_it_could_load_is_replaced_by_one_that_has_all
         assert await classify(pool, TINY)
 
     shared.run(use)
+
+
+def test_the_files_of_a_version_are_held_open_until_it_is_unloaded_or_rejected(
+    shared: SharedPool, shelf: Path, tmp_path: Path
+) -> None:
+    good, bad = ModelKey("tiny", 7), ModelKey("tiny", 8)
+    folders = {key: publish(shelf / "tiny" / str(key.version), tmp_path) for key in (good, bad)}
+    bundles.flip_byte(folders[bad] / TENSORS, -1)
+
+    async def use(pool: Pool) -> None:
+        before = held_files()
+        for _ in range(3):
+            await pool.load(good, read_model(good, folders[good]))
+            assert len(held_files()) == len(before) + 2
+            with pytest.raises(BundleError, match="SHA-256 is"):
+                await pool.load(bad, read_model(bad, folders[bad]))
+            pool.retire(good)
+            await pool.unload(good)
+            assert held_files() == before
+
+    shared.run(use)
+
+
+def held_files() -> list[str]:
+    """The files of bundles that this process has open."""
+    links = (entry.readlink() for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
+    return sorted(str(link) for link in links if link.name in (MANIFEST, TENSORS))

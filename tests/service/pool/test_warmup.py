@@ -15,6 +15,7 @@ from tests.support.processes import DEADLINE_SECONDS, environment, run
 REQUESTS_AFTER_WARMING = """
 import importlib, json, pkgutil, sys
 from service.engine import ImageLimits, kernels
+from service.engine.bundle import BundleFiles
 from service.pool.warmup import run_every_kernel
 from service.pool.frames import Frame, Kind
 from service.pool.operations import Operations, WorkLimits
@@ -37,7 +38,8 @@ run_every_kernel()
 before = signatures()
 operations = Operations(1, WorkLimits(ImageLimits(), 10, 100))
 with open(sys.argv[1] + "/manifest.json") as manifest:
-    ask(Kind.LOAD, path=sys.argv[1], digest=json.load(manifest)["digest"])
+    files = BundleFiles.of(sys.argv[1]).to_json()
+    ask(Kind.LOAD, files=files, digest=json.load(manifest)["digest"])
 for data in (pictures.png(), pictures.jpeg(pictures.disc(200, 300)),
              pictures.png(pictures.noise(20, 20))):
     ask(Kind.CLASSIFY, data, top_k=5)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from service.engine import BundleError, Engine
+from service.engine.bundle import BundleFiles
 from service.errors import WorkerLostError
 from service.pool import fork_client
 from service.pool.fork_client import ForkClient
@@ -55,7 +56,8 @@ def run() -> Iterator[Run]:
 def version(models: Path) -> Fields:
     folder = models / "tiny" / "1"
     digest = Engine.load(folder).manifest.digest
-    return {"name": "tiny", "version": 1, "path": str(folder), "digest": digest}
+    files = BundleFiles.of(folder).to_json()
+    return {"name": "tiny", "version": 1, "files": files, "digest": digest}
 
 
 def start(

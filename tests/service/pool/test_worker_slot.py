@@ -22,7 +22,7 @@ from tests.support.virtual_time import on_virtual_time, settle
 async def test_a_slot_starts_a_worker_that_loads_its_versions_before_it_takes_jobs() -> None:
     slot = Supervised()
     assert slot.sentence == "worker 3 (core 5) is starting"
-    slot.versions = Versions((ONE, TWO), ())
+    slot.source.current = Versions((ONE, TWO), ())
     task = asyncio.create_task(slot.slot.supervise())
     await slot.slot.first_start
     assert slot.worker.loaded == [ONE, TWO]
@@ -46,7 +46,7 @@ async def test_a_worker_that_is_still_loading_says_so() -> None:
 @on_virtual_time
 async def test_a_worker_loads_what_is_wanted_when_it_starts_and_nothing_that_retires() -> None:
     async with supervised() as slot:
-        slot.versions = Versions((TWO,), (ONE,))
+        slot.source.current = Versions((TWO,), (ONE,))
         slot.worker.crash()
         await settle()
         assert slot.worker.loaded == [TWO]

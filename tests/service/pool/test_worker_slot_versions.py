@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from service.engine import BundleError
+from service.engine import BundleError, UnreadableBundleError
 from service.errors import WorkerLostError
 from service.pool.frames import Fields
 from service.pool.worker_slot import Versions
@@ -14,7 +14,7 @@ from tests.support.virtual_time import on_virtual_time, settle
 
 
 async def update(slot: Supervised, *wanted: Fields, retiring: tuple[Fields, ...] = ()) -> None:
-    slot.versions = Versions(wanted, retiring)
+    slot.source.current = Versions(wanted, retiring)
     await slot.slot.update_versions()
 
 
@@ -113,7 +113,7 @@ async def test_versions_that_change_while_a_worker_loads_are_loaded_too() -> Non
         slot.worker.hangs = True
         loading = asyncio.create_task(update(slot, ONE, TWO))
         await settle()
-        slot.versions = Versions((TWO,), ())
+        slot.source.current = Versions((TWO,), ())
         slot.worker.go_on()
         await loading
         assert slot.worker.loaded == [TWO]
@@ -128,6 +128,39 @@ async def test_a_version_that_cannot_be_loaded_costs_no_worker() -> None:
         assert slot.slot.state.state == "idle"
         assert slot.slot.state.restarts == 0
         assert slot.new_reports() == ["unusable", "idle"]
+
+
+@pytest.mark.parametrize(
+    ("error", "loaded"),
+    [
+        (BundleError("a digest differs"), [TWO]),  # version ONE is given up
+        (UnreadableBundleError("no memory"), [ONE, TWO]),  # another start may succeed
+    ],
+)
+@on_virtual_time
+async def test_a_replacement_goes_without_a_version_that_is_given_up_for_its_damage(
+    error: BundleError, loaded: list[Fields]
+) -> None:
+    async with supervised() as slot:
+        await update(slot, ONE, TWO)
+        slot.source.drops = True
+        slot.workers.load_errors.append(error)
+        slot.workers.load_error_of = ONE
+        slot.worker.crash()
+        await pass_until(1.0)
+        assert slot.slot.state.state == "idle"
+        assert slot.worker.loaded == loaded
+
+
+@on_virtual_time
+async def test_a_replacement_that_cannot_go_without_a_version_says_why_and_is_tried_again() -> None:
+    async with supervised() as slot:
+        slot.workers.load_errors.extend([BundleError("a digest differs")] * 3)
+        slot.worker.crash()
+        await pass_until(0.15)
+        assert "the last start failed: a digest differs" in slot.sentence
+        await pass_until(2.0)
+        assert slot.slot.state.state == "idle"
 
 
 @on_virtual_time
