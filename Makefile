@@ -14,7 +14,7 @@ ALL := -e '.[test,bench]'
 DATA ?= ../shared/data/caltech101
 BENCH_DATA ?= ../shared/data
 
-.PHONY: help serve setup test lint kernels format model bench soak examples clean
+.PHONY: help serve setup test lint kernels format model bench soak flood examples clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -51,6 +51,9 @@ bench: $(VENV)/.all ## measure speed side by side, about six minutes; writes ben
 
 soak: $(VENV)/.all ## kill a worker every 100 ms, then reload 50 times, under load; each request must be answered
 	$(BIN)/python -m service soak
+
+flood: $(VENV)/.all ## 10 000 idle connections, 500 stalled bodies, 100 unread answers; good requests must be answered
+	$(BIN)/python -m service flood
 
 examples: $(VENV)/.core ## draw the example images again
 	$(BIN)/python -m service.examples.draw

@@ -1,4 +1,4 @@
-"""`python -m service serve | classify | loadtest | soak | warm`.
+"""`python -m service serve | classify | loadtest | soak | flood | warm`.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done,
 1 something could not be done, 2 wrong arguments or settings.
@@ -16,7 +16,7 @@ from typing import Any
 from service import __version__
 from service.engine import Engine, LeafcodeError, Prediction
 from service.errors import SettingsError
-from service.loadtest.cli import add_loadtest, add_soak
+from service.loadtest.cli import add_flood, add_loadtest, add_soak
 from service.observability.logs import start_logging
 from service.pool.warmup import warm
 from service.repository import Repository
@@ -73,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_classify(commands)
     add_loadtest(commands)
     add_soak(commands)
+    add_flood(commands)
     warm_parser = commands.add_parser("warm", help="compile the kernels, once for this machine")
     warm_parser.set_defaults(command=_warm)
     return parser

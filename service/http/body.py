@@ -154,7 +154,7 @@ class _LimitedBody:
         else:
             message = await self._timely()
             if progress is not None and progress.error is not None:
-                raise progress.error
+                raise progress.take_error()
         self._complete = not message.get("more_body", False)
         self._count(len(message.get("body", b"")))
         if not self._complete:
@@ -183,7 +183,13 @@ class _LimitedBody:
         self.held = True
         self._traffic.hold(self, self._received)
         if self._error is not None:
-            raise self._error
+            raise self._take_error()
+
+    def _take_error(self) -> LeafcodeError:
+        """The error, which is not kept: it would keep its traceback, and that all of the body."""
+        error, self._error = self._error, None
+        assert error is not None  # noqa: S101
+        return error
 
     def _end(self, error: LeafcodeError) -> None:
         """Have whoever reads the body, now or later, find an error."""
@@ -206,7 +212,7 @@ class _LimitedBody:
 
     async def _timely(self) -> Message:
         if self._error is not None:
-            raise self._error
+            raise self._take_error()
         loop, timeout = asyncio.get_running_loop(), self._timeout()
         start = loop.time()
         self.deadline = start + timeout
@@ -219,7 +225,7 @@ class _LimitedBody:
         except asyncio.CancelledError:
             if self._error is None or reader.uncancel():
                 raise
-            raise self._error from None
+            raise self._take_error() from None
         finally:
             self._reader = None
             timer.cancel()

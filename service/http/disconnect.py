@@ -36,6 +36,12 @@ class RequestProgress:
         self._on_leave: Callable[[], Any] | None = None
         scope[_KEY] = self
 
+    def take_error(self) -> LeafcodeError:
+        """The error, which is not kept: raised, it refers to all that was at work."""
+        error, self.error = self.error, None
+        assert error is not None  # noqa: S101
+        return error
+
     def leave(self) -> None:
         """Note that the client has disconnected, and call what watches for it."""
         self.gone = True

@@ -81,6 +81,7 @@ class LimitedProtocol(ClosingProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request at work that its client is gone."""
         self._disarm()
+        self._rejection = None  # it refers to this connection, where it was raised
         super().connection_lost(exc)
         if self._progress is not None:
             self._progress.leave()

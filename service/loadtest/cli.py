@@ -1,15 +1,16 @@
-"""`python -m service loadtest | soak`: arguments in, text or JSON out."""
+"""`python -m service loadtest | soak | flood`: arguments in, text or JSON out."""
 
 import argparse
 import json
 import socket
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TypeVar
 
 from service.loadtest.errors import LoadTestError
+from service.loadtest.flood import FloodSettings, flood
 from service.loadtest.generator import Generator
 from service.loadtest.plan import LoadPlan
 from service.loadtest.reloads import ReloadResult, ReloadSettings, reload_under_load
@@ -17,7 +18,7 @@ from service.loadtest.report import LoadReport
 from service.loadtest.request import Target, classify_request, parse_url
 from service.loadtest.soak import KillResult, KillSettings, kill_workers_under_load
 
-__all__ = ["add_loadtest", "add_soak"]
+__all__ = ["add_flood", "add_loadtest", "add_soak"]
 
 _PACKAGE = Path(__file__).parents[1]
 _EXAMPLES = _PACKAGE / "examples"
@@ -231,6 +232,49 @@ def _soak(options: argparse.Namespace) -> int:
     faults = [f"{name}: {fault}" for name, item in results.items() for fault in item.faults()]
     if faults:
         raise LoadTestError("; ".join(faults))
+    return 0
+
+
+def add_flood(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command `flood`."""
+    parser = commands.add_parser(
+        "flood",
+        help="open connections that do nothing, stall or do not read, to a service under load",
+        description="Start a service; open connections and leave them, send halves of bodies, "
+        "and ask for answers without reading them, while good requests go on. Exits with 1 "
+        "unless every good request was answered with the right labels and the service's memory "
+        "stayed within its bound.",
+    )
+    parser.add_argument(
+        "--models", type=Path, default=_MODELS, help="model repository (default: the embedded one)"
+    )
+    defaults = FloodSettings()
+    for name, text in (
+        ("connections", "connections that are opened and left"),
+        ("stalled", "bodies of which only the first half comes"),
+        ("unread", "clients that ask for a large answer and never read"),
+        ("requests", "good requests while the others come, and again when all are there"),
+        ("clients", "good clients, which each wait for their answer"),
+        ("body-bytes", "size of a body that stalls"),
+        ("max-connections", "LEAFCODE_MAX_CONNECTIONS of the service"),
+        ("transfer-bytes", "LEAFCODE_TRANSFER_BYTES of the service"),
+    ):
+        default = getattr(defaults, name.replace("-", "_"))
+        kind = _natural if name in ("connections", "stalled", "unread") else _positive(int)
+        parser.add_argument(
+            f"--{name}", type=kind, default=default, metavar="N", help=f"{text} (default {default})"
+        )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(command=_flood)
+
+
+def _flood(options: argparse.Namespace) -> int:
+    names = [field.name for field in fields(FloodSettings)]
+    settings = FloodSettings(**{name: getattr(options, name) for name in names})
+    result = flood(options.models, settings)
+    print(json.dumps(asdict(result)) if options.json else result.text())
+    if result.faults():
+        raise LoadTestError("; ".join(result.faults()))
     return 0
 
 

@@ -31,18 +31,25 @@ _ROOT = Path(__file__).parents[2]
 
 
 class ServiceProcess:
-    """A service of the model repository `models` that is ready; stopped at the end of the block."""
+    """A service of the model repository `models` that is ready; stopped at the end of the block.
+
+    `flags` are further arguments of `serve`.
+    """
 
     target: Target
 
-    def __init__(self, models: Path) -> None:
+    def __init__(self, models: Path, *flags: str) -> None:
         self._models = models
+        self._flags = flags
 
     def __enter__(self) -> Self:
         # A file, because somebody would have to read a pipe while the service is under load.
         self._log = tempfile.NamedTemporaryFile("w+", prefix="leafcode-", suffix=".log")
         self.process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "service", "serve", "--port", "0", "--models", self._models],
+            [
+                *(sys.executable, "-m", "service", "serve", "--port", "0"),
+                *("--models", str(self._models), *self._flags),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._log,

@@ -1,7 +1,10 @@
 """The pace of a body, without a network."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterable
+from contextlib import suppress
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
@@ -147,3 +150,31 @@ async def test_a_body_that_fails_holds_no_bytes() -> None:
     await upload.send(90)
     assert upload.outcome is OversizedBodyError
     assert traffic.bytes == 0
+
+
+class Kept:
+    """Stands for the pieces of a body that an application has read."""
+
+
+@pytest.mark.parametrize("largest", [100, 5_000], ids=["too large", "no room"])
+@on_virtual_time
+async def test_what_a_rejected_body_left_is_freed_at_once(largest: int) -> None:
+    kept: list[weakref.ref[Kept]] = []
+
+    async def application(_: Scope, receive: Receive, __: Send) -> None:
+        pieces = Kept()
+        kept.append(weakref.ref(pieces))
+        while True:
+            await receive()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"x" * 1_001, "more_body": True}
+
+    app = LimitBodies(application, BodyLimits(largest, 10, 1, 60), Traffic(1, 1_000))
+    gc.disable()
+    try:
+        with suppress(RequestError, OverloadedError):
+            await app(SCOPE, receive, ignore)
+        assert kept[0]() is None
+    finally:
+        gc.enable()

