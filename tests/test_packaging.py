@@ -72,8 +72,17 @@ def test_a_command_without_its_extra_names_it_in_one_sentence(
     assert line.endswith(f"make setup, or pip install 'leafcode[{needed}]'")
 
 
-@pytest.mark.parametrize(("extra", "module"), [("server", "service"), ("trainer", "trainer")])
-def test_a_command_needs_no_extra_but_its_own(extra: str, module: str) -> None:
-    done = run_module_with([extra], module, "--help")
+@pytest.mark.parametrize(
+    ("extra", "module", "arguments"),
+    [
+        ("server", "service", ("serve", "--help")),
+        ("trainer", "trainer", ("fit", "--help")),
+        ("server", "trainer", ("fit", "--help")),
+    ],
+)
+def test_help_needs_no_extra_but_one_with_the_engine(
+    extra: str, module: str, arguments: tuple[str, ...]
+) -> None:
+    done = run_module_with([extra], module, *arguments)
     assert done.returncode == 0, done.stderr
     assert f"usage: python -m {module}" in done.stdout

@@ -1,6 +1,7 @@
 """`python -m trainer fit | evaluate | baseline | …`: arguments in, text or JSON out."""
 
 import argparse
+import importlib.util
 import json
 import logging
 import sys
@@ -79,6 +80,7 @@ _BASELINE_SETTINGS = frozenset(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 1 for bad data, 2 for bad usage."""
     options = _parser().parse_args(arguments)
+    _require_libraries()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         options.run(options)
@@ -92,6 +94,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted; nothing was written", file=sys.stderr)
         return 130
     return 0
+
+
+def _require_libraries() -> None:
+    """Raise `ModuleNotFoundError` now, not in the middle of training, if one is missing."""
+    for name in ("joblib", "scipy", "sklearn", "threadpoolctl", "tqdm"):
+        if importlib.util.find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 class _Parser(argparse.ArgumentParser):

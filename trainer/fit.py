@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.arrays import Float32Array
@@ -31,7 +30,7 @@ from trainer.learn.classifier import ClassifierSettings, FittedClassifier, fit_c
 from trainer.learn.hashing import HashSettings, build_hash, glue_buckets
 from trainer.learn.training_run import RunSettings, learn_hash_codes, learn_tree_codes
 from trainer.learn.tree import TreeSettings, build_tree
-from trainer.parallel import map_ordered
+from trainer.parallel import map_ordered, one_blas_thread
 from trainer.probes import make_probes
 from trainer.publish import UNPUBLISHED
 
@@ -89,7 +88,7 @@ def fit(
     order with another number of threads, so it has one here; nearly all products are small
     and computed side by side anyway.
     """
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         return _fit(dataset, config, name, files)
 
 

@@ -9,11 +9,10 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
-from tqdm import tqdm
-
-__all__ = ["map_in_processes", "map_ordered", "n_threads"]
+__all__ = ["map_in_processes", "map_ordered", "n_threads", "one_blas_thread"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -22,6 +21,15 @@ Result = TypeVar("Result")
 def n_threads() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Have one thread for each product of matrices, for code that runs several side by side."""
+    # Libraries are imported where they are called, so that --help needs none of them.
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    limits: AbstractContextManager[object] = threadpool_limits(1, "blas")
+    return limits
 
 
 def map_ordered(
@@ -33,7 +41,7 @@ def map_ordered(
     """
     threads = n_threads()
     waiting: deque[Future[Result]] = deque()
-    bar = tqdm(total=len(items), desc=title, disable=None, leave=False)
+    bar = _bar(total=len(items), desc=title)
     with bar, ThreadPoolExecutor(threads) as executor:
         for item in items:
             waiting.append(executor.submit(function, item))
@@ -58,4 +66,10 @@ def map_in_processes(
 
     parallel = Parallel(n_jobs=count, return_as="generator")
     results = parallel(delayed(function)(item) for item in items)
-    yield from tqdm(results, total=len(items), desc=title, disable=None, leave=False)
+    yield from _bar(results, total=len(items), desc=title)
+
+
+def _bar(*arguments: Any, **options: Any) -> Any:
+    from tqdm import tqdm  # noqa: PLC0415
+
+    return tqdm(*arguments, **options, disable=None, leave=False)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from trainer.errors import TrainingError
 
@@ -52,12 +51,16 @@ def pinned(cores: Sequence[int]) -> Iterator[None]:
 @contextmanager
 def one_thread_each() -> Iterator[None]:
     """BLAS and OpenMP limited to one thread for every thread of ours."""
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
     with threadpool_limits(1):
         yield
 
 
 def describe_machine() -> dict[str, Any]:
     """What a reader needs to judge absolute times by."""
+    from threadpoolctl import threadpool_info  # noqa: PLC0415
+
     libraries = threadpool_info()
     blas = [entry for entry in libraries if entry["user_api"] == "blas"]
     return {

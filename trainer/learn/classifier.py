@@ -17,12 +17,11 @@ from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 from service.engine.arrays import Float32Array, Float64Array
 from service.engine.classifier import LinearClassifier, probabilities
 from service.engine.config import ClassifierKind
-from trainer.parallel import map_in_processes, n_threads
+from trainer.parallel import map_in_processes, n_threads, one_blas_thread
 
 __all__ = [
     "ClassifierSettings",
@@ -220,7 +219,7 @@ def _score_held_out(fit: _Fit) -> Float64Array:
     """Scores (n, n_labels) of the images held out by a classifier of the others."""
     span, held = fit.span, fit.held
     part = _Span(np.asarray(span.rows[~held]), span.labels[~held], span.n_labels)
-    with threadpool_limits(1, "blas"):  # of this process: fits run side by side
+    with one_blas_thread():  # of this process: fits run side by side
         coefficients, bias = _solve(part, fit.kind, fit.regularisation, fit.seed)
         scores: Float64Array = np.asarray(span.rows[held]) @ coefficients + bias
     return scores

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from service.engine.arrays import Float32Array, Int32Array, frozen
 from service.engine.coding import Coder, Codes
@@ -16,7 +15,7 @@ from trainer.errors import DataError
 from trainer.learn.kernels.dictionary import accumulate_normal_equations, measure_residuals
 from trainer.learn.ksvd import update_by_ksvd
 from trainer.learn.somp import LeafGroups
-from trainer.parallel import map_ordered
+from trainer.parallel import map_ordered, one_blas_thread
 
 __all__ = [
     "DictionaryUpdate",
@@ -124,7 +123,7 @@ def replace_unused_atoms(
         members = groups.descriptors[groups.members(worst[place])]
         return _missing_direction(members, coder, place)
 
-    with threadpool_limits(1, "blas"):  # matrices this small take longer on more threads
+    with one_blas_thread():  # matrices this small take longer on more threads
         directions = list(map_ordered(missing, range(len(worst)), "unused atoms"))
     replaced = dictionary.copy()
     for atom, direction in zip(unused, directions, strict=False):

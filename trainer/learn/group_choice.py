@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 from service.engine.arrays import Float32Array, Float64Array, Int32Array, frozen
 from service.engine.coding import invert_grams
@@ -22,7 +21,7 @@ from trainer.learn.somp import (
     group_by_leaf,
     nearest_populated,
 )
-from trainer.parallel import map_ordered
+from trainer.parallel import map_ordered, one_blas_thread
 
 __all__ = ["GroupChoice", "best_groups", "choose_groups", "first_groups", "glue"]
 
@@ -104,7 +103,7 @@ def best_groups(
 
     # An eighth of SOMP's blocks, whose energies stay in the cache: 16 % less CPU time at L=512.
     width = 8 * max(dictionary.shape[0], table.shape[0])
-    with threadpool_limits(1, "blas"):  # each of our threads is one product's only thread
+    with one_blas_thread():  # each of our threads is one product's only thread
         deque(map_ordered(choose, list(blocks_of_leaves(buckets, width)), "groups"), maxlen=0)
     return group_ids
 

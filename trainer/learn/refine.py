@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 from service.engine.arrays import Float32Array, Float64Array, Int32Array, frozen
 from service.engine.coding import Coder
@@ -24,7 +23,7 @@ from trainer.learn.dictionary import residual_energies, update_by_least_squares
 from trainer.learn.kernels.refine import refit_decision, walk_from
 from trainer.learn.kernels.swapping import swap_atoms
 from trainer.learn.somp import LeafGroups, blocks_of_leaves, nearest_populated
-from trainer.parallel import map_ordered
+from trainer.parallel import map_ordered, one_blas_thread
 
 __all__ = ["coding_errors", "refine_codes", "refine_tree", "relative_error"]
 
@@ -110,7 +109,7 @@ class _Sweep:
             return self._refine_node(node, members, gains)
 
         tasks = list(_by_node(nodes, 2**level - 1, 2 ** (level + 1) - 1))
-        with threadpool_limits(1, "blas"):  # nodes are refined side by side
+        with one_blas_thread():  # nodes are refined side by side
             kept = sum(map_ordered(refine, tasks, f"refining level {level + 1}/{self.depth}"))
         goes_right = self.walk(nodes, slice(None), level + 1) % 2 == 1
         self.costs = np.where(goes_right, right, left)
@@ -218,7 +217,7 @@ def _swapped(points: LeafGroups, table: Int32Array, dictionary: Float32Array) ->
             stride = -(-len(members) // _MOST_FITTED)
             swap_atoms(members[::stride] @ dictionary.T, gram, table[leaf])
 
-    with threadpool_limits(1, "blas"):  # groups swap side by side
+    with one_blas_thread():  # groups swap side by side
         blocks = list(blocks_of_leaves(points, dictionary.shape[0]))
         deque(map_ordered(swap, blocks, "swapping atoms"), maxlen=0)
     return table[nearest_populated(points)]

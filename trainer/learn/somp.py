@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from service.engine.arrays import Float32Array, Float64Array, Int32Array, frozen
 from trainer.data.scratch import reordered
 from trainer.learn.kernels.somp import NEGLIGIBLE, SMALLEST_NEW_PART, choose_atoms
-from trainer.parallel import map_ordered
+from trainer.parallel import map_ordered, one_blas_thread
 
 __all__ = [
     "LeafGroups",
@@ -95,7 +94,7 @@ def choose_active_sets(groups: LeafGroups, dictionary: Float32Array, nonzeros: i
     for block in blocks_of_leaves(groups, dictionary.shape[0]):
         too_large = groups.starts[block[-1] + 1] - groups.starts[block[0]] > largest
         (large if too_large else blocks).append(block)
-    with threadpool_limits(1, "blas"):  # each of our threads is one product's only thread
+    with one_blas_thread():  # each of our threads is one product's only thread
         deque(map_ordered(choose, blocks, "active sets"), maxlen=0)
         for (leaf,) in large:
             members = groups.descriptors[groups.members(leaf)]
