@@ -91,7 +91,9 @@ def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
 
 
 def _traffic(settings: Settings, metrics: Metrics) -> Traffic:
-    traffic = Traffic(settings.max_connections, settings.transfer_bytes)
+    # Room for one body at least: larger ones are rejected for their size.
+    room = max(settings.transfer_bytes, settings.max_body_bytes)
+    traffic = Traffic(settings.max_connections, room)
     metrics.watch(
         "gauge", "leafcode_connections", "Open connections.", lambda: len(traffic.connections)
     )

@@ -15,11 +15,11 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.http.traffic import Traffic
+from service.http.traffic import UNREAD, Traffic
 from service.observability.metrics import Metrics
 from service.settings import Settings
 
-__all__ = ["UNREAD", "CloseLimits", "ClosingProtocol"]
+__all__ = ["CloseLimits", "ClosingProtocol"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,9 +28,6 @@ logger = logging.getLogger(__name__)
 _DRAIN_BYTES = 100_000_000
 # Close by a reset: what the system holds of an answer is discarded, too.
 _RESET = struct.pack("ii", 1, 0)
-
-UNREAD = "unread-answer"
-"""The reason under which metrics count answers that were given up."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ class ClosingProtocol(HttpToolsProtocol):
         self._ahead = 0
         """Bytes of requests that wait for the answers to earlier ones."""
         self.deadline = 0.0
-        """When some of an answer has to be read, on the clock of the event loop."""
+        """When something has to move on, on the clock of the event loop."""
         self._write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -139,6 +136,8 @@ class ClosingProtocol(HttpToolsProtocol):
     def hold_ahead(self, size: int) -> None:
         """Count bytes of requests that wait for the answers to earlier ones."""
         self._ahead += size
+        if not self._unsent:
+            self.deadline = self.loop.time() + self._close_limits.write_timeout
         self._hold()
 
     def _hold(self) -> None:

@@ -11,6 +11,7 @@ import errno
 import logging
 import socket
 import struct
+import sys
 
 from service.errors import SettingsError
 
@@ -45,6 +46,8 @@ def bind(host: str, port: int) -> socket.socket:
 
 def drop_newcomers(listener: socket.socket) -> None:
     """Have the system drop requests for new connections; where it cannot, nothing changes."""
+    if sys.platform != "linux":
+        return
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _NO_SYN))
     option = struct.pack("HL", len(_NO_SYN), ctypes.addressof(program))
     try:

@@ -27,6 +27,7 @@ from service.engine import (
     OversizedImageError,
     UnsupportedImageError,
 )
+from service.http.traffic import EVICTED, UNREAD
 from service.observability.request_record import record_of
 
 __all__ = [
@@ -111,7 +112,7 @@ _TABLE: dict[type[Exception], _Kind] = {
 }
 
 
-REASONS = ("client-gone", "unread-answer", "evicted", *(kind.slug for kind in _TABLE.values()))
+REASONS = ("client-gone", EVICTED, UNREAD, *(kind.slug for kind in _TABLE.values()))
 """Why requests are rejected, in one word each; metrics start all of them at zero."""
 
 

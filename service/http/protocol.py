@@ -27,6 +27,7 @@ from service.errors import (
 from service.http.closing import ClosingProtocol
 from service.http.disconnect import RequestProgress
 from service.http.problems import answer, describe, headers_of, reason
+from service.http.traffic import EVICTED
 
 __all__ = ["HeaderLimits", "LimitedProtocol"]
 
@@ -39,8 +40,6 @@ _MAX_AHEAD = 100
 # answer for so long, which is less than the shortest time to stop in. Closing at once would
 # break its connection, maybe under its request.
 _LAST_SECONDS = 0.8
-# The reason under which metrics count idle connections that made room for others.
-_EVICTED = "evicted"
 # "100 Continue", which a client waits for before it sends its body.
 _INTERIM = b"HTTP/1.1 1"
 
@@ -172,7 +171,8 @@ class LimitedProtocol(ClosingProtocol):
 
     def idle_since(self) -> float | None:
         """When the connection began to wait for a request; None if it does not."""
-        if self._deaf or self.transport.is_closing() or not self._between_requests():
+        busy = self._deaf or self._unsent or not self._between_requests()
+        if busy or self.transport.is_closing():
             return None
         if self.timeout_keep_alive_task is not None:
             return self.timeout_keep_alive_task.when() - self.timeout_keep_alive
@@ -182,7 +182,7 @@ class LimitedProtocol(ClosingProtocol):
 
     def evict(self) -> None:
         """Close the connection, which waits for a request, to make room for another one."""
-        self._metrics.count_closed_connection(_EVICTED)
+        self._metrics.count_closed_connection(EVICTED)
         self.transport.close()
 
     def _refuse(self) -> None:

@@ -10,7 +10,12 @@ import time
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-__all__ = ["MAX_DRAINING", "ClosableConnection", "Holder", "Traffic"]
+__all__ = ["EVICTED", "MAX_DRAINING", "UNREAD", "ClosableConnection", "Holder", "Traffic"]
+
+EVICTED = "evicted"
+"""The reason under which metrics count idle connections that made room for others."""
+UNREAD = "unread-answer"
+"""The reason under which they count clients that did not read, and were disconnected."""
 
 MAX_DRAINING = 256
 """Connections that end and whose clients may still be sending; more are closed at once."""

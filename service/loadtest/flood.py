@@ -105,6 +105,8 @@ def flood(models: Path, settings: FloodSettings) -> FloodResult:
     limits = (
         f"--max-connections={settings.max_connections}",
         f"--transfer-bytes={settings.transfer_bytes}",
+        # Room for one body is always there.
+        f"--max-body-bytes={settings.body_bytes}",
     )
     with ServiceProcess(models, *limits) as service:
         generator = Generator(service.target.address, keep_bodies=True)

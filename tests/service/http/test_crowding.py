@@ -28,7 +28,10 @@ def stall(connection: socket.socket, size: int, sent: int) -> None:
 @pytest.fixture(scope="module")
 def crowded(models: Path) -> Iterator[Server]:
     """A server with room for few connections and few bytes."""
-    limits = ("--max-connections", "8", "--transfer-bytes", "1000000", "--workers", "1")
+    limits = (
+        *("--max-connections", "8", "--workers", "1"),
+        *("--transfer-bytes", "1000000", "--max-body-bytes", "1000000"),
+    )
     with Server("--models", str(models), *limits) as running:
         yield running
 

@@ -314,3 +314,20 @@ async def test_headers_that_have_begun_may_end_after_the_service_stops() -> None
     assert transport.statuses == [b"204"]
     assert b"connection: close" in transport.written
     assert transport.closed
+
+
+@on_virtual_time
+async def test_a_connection_is_idle_from_its_start_or_its_last_answer_that_was_read() -> None:
+    protocol, transport = connect(Application())
+    assert protocol.idle_since() == 0.0
+    await asyncio.sleep(3)
+    protocol.data_received(HEADERS[:20])
+    assert protocol.idle_since() == 3.0
+    protocol.data_received(HEADERS[20:] + b"body")
+    assert protocol.idle_since() is None
+    await settle()
+    await asyncio.sleep(2)
+    assert protocol.idle_since() == 3.0
+    transport.unsent = 10
+    protocol.pause_writing()
+    assert protocol.idle_since() is None
