@@ -55,7 +55,6 @@ print(Client("http://test", transport=transport).models())
     ("extra", "module", "arguments"),
     [
         ("client", "service", ("serve",)),
-        ("trainer", "service", ("serve",)),
         ("client", "trainer", ("fit", "photos", "--out", "models/photos")),
         ("server", "trainer", ("fit", "photos", "--out", "models/photos")),
     ],

@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import metadata
 
 from packaging.requirements import Requirement
@@ -42,6 +43,12 @@ def closure(*extras: str) -> set[str]:
     return found
 
 
+@cache
+def _packages() -> Mapping[str, list[str]]:
+    """The distributions of every package that can be imported; to find them takes a while."""
+    return metadata.packages_distributions()
+
+
 def _required(name: str, extras: Iterable[str]) -> set[str]:
     """The distributions that one requires directly."""
     wanted = [{"extra": extra} for extra in ("", *extras)]
@@ -57,7 +64,7 @@ def run_with(extras: Iterable[str], statement: str) -> subprocess.CompletedProce
     installed = closure(*extras)
     allowed = {"service", "trainer"} | {
         package
-        for package, distributions in metadata.packages_distributions().items()
+        for package, distributions in _packages().items()
         if installed.intersection(map(canonicalize_name, distributions))
     }
     return subprocess.run(
