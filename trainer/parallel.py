@@ -24,8 +24,13 @@ def n_threads() -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Have one thread for each product of matrices, for code that runs several side by side."""
+    """BLAS, NumPy's and SciPy's, adds up in one thread, and so in one order on any machine.
+
+    It is also for code that computes several products of matrices side by side. Only libraries
+    that are loaded are limited, so SciPy's is loaded first.
+    """
     # Libraries are imported where they are called, so that --help needs none of them.
+    import scipy.linalg  # noqa: F401, PLC0415
     from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
     limits: AbstractContextManager[object] = threadpool_limits(1, "blas")
