@@ -94,11 +94,15 @@ def training_text(costs: Sequence[TrainingCost]) -> str:
     lines = ["descriptors   tree s   dictionary s   us each   peak GB   relative error"]
     lines += [
         f"{cost.n_descriptors:11d}{cost.tree_seconds:9.1f}{cost.dictionary_seconds:15.1f}"
-        f"{cost.microseconds_each:10.1f}{cost.peak_gigabytes:10.1f}"
+        f"{cost.microseconds_each:10.1f}{_peak(cost):>10}"
         f"{cost.relative_errors[0]:10.4f} -> {cost.relative_errors[-1]:.4f}"
         for cost in costs
     ]
     return "\n".join(lines)
+
+
+def _peak(cost: TrainingCost) -> str:
+    return "unknown" if cost.peak_gigabytes is None else f"{cost.peak_gigabytes:.1f}"
 
 
 def describe_bundle(engine: Engine) -> dict[str, object]:

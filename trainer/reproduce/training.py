@@ -5,7 +5,7 @@ every step is a pass over the descriptors, or sorts within a leaf.
 """
 
 import logging
-import resource
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,11 @@ from trainer.data.sampling import SampleSettings, sample_descriptors
 from trainer.learn.algorithm2 import CodeSettings, learn_codes
 from trainer.learn.tree import TreeSettings, build_tree
 from trainer.settings import Settings
+
+try:
+    import resource
+except ImportError:  # on Windows, which does not tell the peak
+    resource = None  # type: ignore[assignment]
 
 __all__ = ["TrainingCost", "TrainingCostSettings", "measure_training"]
 
@@ -49,7 +54,8 @@ class TrainingCost:
     tree_seconds: float
     dictionary_seconds: float
     relative_errors: tuple[float, ...]
-    peak_gigabytes: float
+    peak_gigabytes: float | None
+    """The most memory that the process had until then; none where the system does not tell."""
 
     @property
     def seconds(self) -> float:
@@ -83,7 +89,14 @@ def _measure(descriptors: Float32Array, settings: TrainingCostSettings) -> Train
     codes = CodeSettings(settings.atoms, settings.nonzeros, settings.iterations)
     learned = learn_codes(descriptors, tree, codes, np.random.default_rng(settings.seed))
     ended = time.perf_counter()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     return TrainingCost(
-        len(descriptors), built - started, ended - built, learned.relative_errors, peak
+        len(descriptors), built - started, ended - built, learned.relative_errors, peak_gigabytes()
     )
+
+
+def peak_gigabytes() -> float | None:
+    """The most memory that this process has had; none where the system does not tell."""
+    if resource is None:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
