@@ -1,6 +1,7 @@
 """Puts the service together: settings, models, pool, routes, middleware and error answers."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -24,7 +25,7 @@ from service.observability.metrics import Metrics, PoolCollector
 from service.observability.tracing import Tracing
 from service.pool.pool import Pool
 from service.reload import Reloader
-from service.repository import Repository
+from service.repository import ModelKey, Repository
 from service.routes import classify, codes, dictionary, health, metrics, models
 from service.routes.context import Context
 from service.routes.direct import DirectRoutes
@@ -35,6 +36,8 @@ from service.routes.v2 import metadata as v2_metadata
 from service.settings import Settings
 
 __all__ = ["create_app"]
+
+logger = logging.getLogger(__name__)
 
 _DESCRIPTION = """\
 Image labels and sparse codes, fast, on plain CPUs.
@@ -139,7 +142,7 @@ def _add_middleware(
 async def _lifespan(
     app: FastAPI, settings: Settings, tracing: Tracing, requests: RequestCount
 ) -> AsyncIterator[None]:
-    repository = await asyncio.to_thread(Repository.load, settings.models)
+    repository = await asyncio.to_thread(Repository.load, settings.models, settings.default_model)
     pool = Pool(settings, repository.models, log_config(settings.log_level, settings.log_format))
     # Known before it is ready, so that probes can say what it waits for.
     app.state.context = Context(settings, repository, pool)
@@ -152,6 +155,7 @@ async def _lifespan(
         PoolCollector(pool.state, lambda: app.state.context.repository.manifests)
     )
     await pool.start()
+    logger.info("requests that name no model get %s", ModelKey.of(repository.default.manifest))
     reloader.start(settings.poll_seconds)
     try:
         yield

@@ -19,7 +19,7 @@ from service.errors import SettingsError
 from service.loadtest.cli import add_flood, add_loadtest, add_soak
 from service.observability.logs import start_logging
 from service.pool.warmup import warm
-from service.repository import Repository
+from service.repository import ModelKey, Repository
 from service.settings import ENVIRONMENT_ONLY, Settings, allowed, load_settings
 
 __all__ = ["main"]
@@ -119,7 +119,11 @@ def _add_classify(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     )
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="image file, or - for stdin")
     _add_setting(parser, "models")
-    parser.add_argument("--model", metavar="NAME", help="model (default: the first by name)")
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="model (default: LEAFCODE_DEFAULT_MODEL, or else the first by name)",
+    )
     parser.add_argument("--version", type=int, metavar="V", help="version (default: the highest)")
     parser.add_argument(
         "--top-k", type=_positive, default=5, metavar="K", help="labels an image (default 5)"
@@ -160,12 +164,13 @@ def _classify(options: argparse.Namespace) -> int:
     logging.getLogger("service.pool.warmup").setLevel(logging.INFO)
     settings = load_settings(models=options.models)
     warm()
-    engine = Engine.load(Repository.load(settings.models).find(options.model, options.version).path)
+    repository = Repository.load(settings.models, settings.default_model)
+    engine = Engine.load(repository.find(options.model, options.version).path)
     outcomes = [_outcome(engine, settings, image, options.top_k) for image in options.images]
     if options.json:
         _print_json(engine, options.images, outcomes)
     else:
-        _print_table(options.images, outcomes)
+        _print_table(engine, options.images, outcomes)
     return 1 if any(isinstance(outcome, str) for outcome in outcomes) else 0
 
 
@@ -195,7 +200,8 @@ def _print_json(engine: Engine, images: list[str], outcomes: list[Outcome]) -> N
     print(json.dumps({"model": model, "results": results}, indent=1))
 
 
-def _print_table(images: list[str], outcomes: list[Outcome]) -> None:
+def _print_table(engine: Engine, images: list[str], outcomes: list[Outcome]) -> None:
+    print(f"labels by {ModelKey.of(engine.manifest)}")
     for image, outcome in zip(images, outcomes, strict=True):
         if isinstance(outcome, str):
             print(f"{image}: {outcome}", file=sys.stderr)

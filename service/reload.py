@@ -11,6 +11,7 @@ number would give other answers under the same name, so it is rejected.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,13 @@ class Reloader:
         if len(gone) == len(self._repository.models):
             self._complain(f"{self._folder}: nothing is left; everything loaded is still served")
             return
-        self._complaint = ""
+        default = self._repository.default_key
+        if default in gone and default.name not in {key.name for key in found}:
+            # Requests that name no model must not get the labels of another one.
+            self._complain(f"{self._folder}: the default model is gone; {default} is still served")
+            gone.remove(default)
+        else:
+            self._complaint = ""
         if gone:
             self._withdraw(gone)
 
@@ -226,7 +233,7 @@ class Reloader:
     def _switch(self, models: Mapping[ModelKey, Model], rejected: Iterable[Rejection]) -> None:
         """Every request sees the old state or the new one, whole."""
         ordered = tuple(sorted(rejected, key=lambda item: item.key))
-        self._repository = Repository(dict(models), ordered)
+        self._repository = replace(self._repository, models=dict(models), rejected=ordered)
         self._publish(self._repository)
 
     def _rejections_but(self, keys: set[ModelKey]) -> tuple[Rejection, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from service.engine import BundleError, Manifest, read_bundle
 from service.engine.bundle import MANIFEST_FILE, MODEL_NAME, TENSORS_FILE, read_manifest
-from service.errors import UnknownModelError
+from service.errors import SettingsError, UnknownModelError
 
 __all__ = ["Model", "ModelKey", "Rejection", "Repository", "VersionFiles", "read_model", "survey"]
 
@@ -69,18 +69,31 @@ class VersionFiles:
 
 @dataclass(frozen=True)
 class Repository:
-    """Models by key, at least one. It never changes: a reload makes another one."""
+    """Models by key, at least one. It never changes: a reload makes another one.
+
+    Requests that name no model get the one called `default_name`.
+    """
 
     models: Mapping[ModelKey, Model]
+    default_name: str
     rejected: tuple[Rejection, ...] = ()
 
     @classmethod
-    def load(cls, folder: Path) -> "Repository":
-        """Every version below `folder`; raises `BundleError` if one of them is not sound."""
+    def load(cls, folder: Path, default_name: str | None = None) -> "Repository":
+        """Every version below `folder`; the first model by name is the default unless given.
+
+        Raises `BundleError` if a version is not sound, `SettingsError` without the default.
+        """
         models = {key: _check(key, path) for key, path in _scan(folder)}
         if not models:
             raise BundleError(f"{folder}: no bundle found, expected {_advice(folder)}")
-        return cls(models)
+        names = sorted({key.name for key in models})
+        if default_name is not None and default_name not in names:
+            raise SettingsError(
+                f"LEAFCODE_DEFAULT_MODEL (--default-model) is {default_name!r}, "
+                f"expected one of the models in {folder}: {', '.join(names)}"
+            )
+        return cls(models, default_name or names[0])
 
     @cached_property
     def keys(self) -> list[ModelKey]:
@@ -93,13 +106,13 @@ class Repository:
         return [self.models[key].manifest for key in self.keys]
 
     @cached_property
-    def default_name(self) -> str:
-        """The model of requests that name none: the first by name."""
-        return self.keys[0].name
+    def default_key(self) -> ModelKey | None:
+        """The highest version of the default model; none while that is not loaded."""
+        return max((key for key in self.keys if key.name == self.default_name), default=None)
 
     @cached_property
     def default(self) -> Model:
-        """The highest version of that model."""
+        """The highest version of the default model; raises `UnknownModelError` without one."""
         return self.find(self.default_name)
 
     def versions(self, name: str) -> list[int]:
@@ -164,23 +177,42 @@ def read_model(key: ModelKey, path: Path) -> Model:
 
 
 def _scan(repository: Path) -> Iterator[tuple[ModelKey, Path]]:
-    for model in _folders(repository):
-        for version in _folders(model):
-            if not MODEL_NAME.fullmatch(model.name):
-                raise BundleError(
-                    f"{model}: not a model name, expected letters, digits, '.', '_' and '-'"
-                )
-            if not _VERSION.fullmatch(version.name):
-                raise BundleError(f"{version}: not a version, expected a whole number")
+    """Every version in a folder that may hold other things, too, of which each is named."""
+    for model in _entries(repository):
+        if not model.is_dir():
+            _pass_over(model, "not a folder")
+        elif not MODEL_NAME.fullmatch(model.name):
+            _pass_over(model, "not a model name, expected letters, digits, '.', '_' and '-'")
+        else:
+            yield from _versions(model)
+
+
+def _versions(model: Path) -> Iterator[tuple[ModelKey, Path]]:
+    entries = _entries(model)
+    if not entries:
+        _pass_over(model, "no version in it")
+    for version in entries:
+        if not version.is_dir() or not _VERSION.fullmatch(version.name):
+            _pass_over(version, "not a version, expected a folder whose name is a whole number")
+        elif not (version / MANIFEST_FILE).exists():
+            _pass_over(version, f"no {MANIFEST_FILE} in it")
+        else:
             yield ModelKey(model.name, int(version.name)), version
+
+
+def _pass_over(path: Path, reason: str) -> None:
+    logger.warning("%s is passed over: %s", path, reason)
 
 
 def _folders(parent: Path) -> list[Path]:
     """Folders below `parent` that are not hidden, in the order of their names."""
+    return [path for path in _entries(parent) if path.is_dir()]
+
+
+def _entries(parent: Path) -> list[Path]:
+    """All that is below `parent` and not hidden, in the order of its names."""
     try:
-        return sorted(
-            path for path in parent.iterdir() if path.is_dir() and not path.name.startswith(".")
-        )
+        return sorted(path for path in parent.iterdir() if not path.name.startswith("."))
     except OSError as error:
         raise BundleError(
             f"{parent}: cannot be read ({error.strerror}), expected a model repository"

@@ -28,6 +28,7 @@ from service.http.listener import bind, drop_newcomers, url_of
 from service.http.protocol import HeaderLimits, LimitedProtocol
 from service.http.traffic import MAX_DRAINING
 from service.huge_pages import join_pages
+from service.pid_file import pid_file
 from service.pool.cores import stay_on
 from service.pool.pool import Pool
 from service.reload import Reloader
@@ -72,6 +73,7 @@ def serve(settings: Settings) -> None:
     # Before the models load, which takes time: a taken port shows at once.
     with (
         bind(settings.host, settings.port) as listener,
+        pid_file(settings.pid_file),
         asyncio.Runner(loop_factory=config.get_loop_factory()) as runner,
     ):
         try:
@@ -131,7 +133,8 @@ class _Server(uvicorn.Server):
         join_pages()
         stay_on(self.pool.front_end_cores)
         for listener in sockets or ():
-            logger.info("ready at %s (documentation: /docs)", url_of(listener))
+            where = url_of(listener)
+            logger.info("ready at %s (pid %d, documentation: /docs)", where, os.getpid())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer whoever has connected already; nobody else gets through."""

@@ -63,6 +63,12 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 
     models: Path = Field(EMBEDDED_MODELS, description="model repository, <name>/<version>/ below")
+    default_model: str | None = Field(
+        None,
+        min_length=1,
+        title="the name of a model",
+        description="model of requests that name none; the first by name unless given",
+    )
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(
         8000, ge=0, le=65_535, description="port to listen on; 0 lets the system choose"
@@ -170,6 +176,11 @@ class Settings(BaseSettings):
         pattern=f"^{_ORIGINS}$",
         title="origins such as https://example.org, separated by commas, or *",
         description="web pages that may call the service from a browser",
+    )
+    pid_file: Path | None = Field(
+        None,
+        title="a path whose folder exists",
+        description="file that holds the process id while the service runs",
     )
     log_level: LogLevel = Field("info", description="least important messages to log")
     log_format: LogFormat = Field(

@@ -75,8 +75,10 @@ RULES: dict[str, tuple[str, ...]] = {
     "service/reload.py": (*_ROUTES, "service.routes"),
     "service/app.py": (*_ROUTES, "service.routes", "service.reload"),
     "service/huge_pages.py": (),
+    "service/pid_file.py": _BOTTOM,
     "service/server.py": (
-        *(*_ROUTES, "service.routes", "service.reload", "service.app", "service.huge_pages"),
+        *(*_ROUTES, "service.routes", "service.reload", "service.app"),
+        *("service.huge_pages", "service.pid_file"),
     ),
     "service/cli.py": ("service",),
     "service/__main__.py": ("service.cli",),

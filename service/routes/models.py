@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from service.engine import Manifest
 from service.http.problems import documented
-from service.repository import Rejection
+from service.repository import ModelKey, Rejection
 from service.routes.context import Context, context_of
 from service.routes.schemas import Limits, ModelCard, Models, RejectedVersion
 
@@ -60,7 +60,7 @@ def _card(context: Context, manifest: Manifest) -> ModelCard:
         name=manifest.name,
         version=manifest.version,
         digest=manifest.digest,
-        default=repository.find().manifest is manifest,
+        default=repository.default_key == ModelKey.of(manifest),
         versions=repository.versions(manifest.name),
         created=manifest.created,
         labels=list(manifest.labels),

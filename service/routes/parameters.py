@@ -66,7 +66,7 @@ class CodesParameters(Parameters):
     """Parameters of `POST /v1/codes`."""
 
     model: str | SkipJsonSchema[None] = Field(
-        None, description="Name of the model; the first by name unless given.", **_from("query")
+        None, description="Name of the model; the default one unless given.", **_from("query")
     )
     version: Annotated[int, Field(ge=0)] | SkipJsonSchema[None] = Field(
         None, description="Version of the model; the highest unless given.", **_from("query")

@@ -28,8 +28,14 @@ def test_classify_prints_a_table(models: Path, image: Path) -> None:
     best = Engine.load(models / "apples" / "2").classify(PNG, 2)
     lines = ended.stdout.decode().splitlines()
     assert ended.returncode == 0
-    assert lines[0] == str(image)
-    assert [line.split()[-1] for line in lines[1:]] == [item.label for item in best]
+    assert lines[:2] == ["labels by apples version 2", str(image)]
+    assert [line.split()[-1] for line in lines[2:]] == [item.label for item in best]
+
+
+def test_classify_answers_with_the_default_model_of_the_setting(models: Path) -> None:
+    env = environment(LEAFCODE_DEFAULT_MODEL="tiny")
+    ended = run("classify", "-", "--json", "--models", str(models), stdin=PNG, env=env)
+    assert json.loads(ended.stdout)["model"]["name"] == "tiny"
 
 
 def test_classify_gives_the_same_as_http(server: Server, models: Path) -> None:
@@ -51,7 +57,7 @@ def test_classify_names_bad_files_and_goes_on(models: Path, image: Path, tmp_pat
     assert complaints[0].startswith(f"{truncated}: the image is damaged or truncated")
     assert complaints[1].endswith("missing.jpg: cannot be read: No such file or directory")
     assert complaints[2] == f"{tmp_path}: cannot be read: Is a directory"
-    assert ended.stdout.decode().startswith(f"{image}\n")
+    assert ended.stdout.decode().startswith(f"labels by apples version 2\n{image}\n")
 
 
 def test_classify_puts_errors_into_its_json(models: Path, image: Path) -> None:
@@ -126,10 +132,36 @@ def test_serve_refuses_an_address_of_another_machine(models: Path) -> None:
     assert b"cannot listen on port 8000 of '192.0.2.1'" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "sentence"),
+    [
+        ("--default-model", "pears", "is 'pears', expected one of the models in"),
+        ("--pid-file", "/nowhere/service.pid", "is '/nowhere/service.pid', which cannot be writ"),
+        ("--pid-file", "/", "is '/', which cannot be written"),
+    ],
+)
+def test_serve_refuses_what_it_cannot_find_or_write(
+    models: Path, flag: str, value: str, sentence: str
+) -> None:
+    ended = run("serve", "--port", "0", "--models", str(models), flag, value)
+    assert ended.returncode == 2
+    assert f"({flag}) {sentence}" in ended.stderr.decode()
+    assert b"Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serve_stops_cleanly(models: Path, number: signal.Signals) -> None:
-    with Server("--models", str(models)) as server:
+def test_serve_stops_cleanly(models: Path, tmp_path: Path, number: signal.Signals) -> None:
+    pid_file = tmp_path / "service.pid"
+    pid_file.write_text("1\n")  # left by a service that was killed
+    arguments = ("--models", str(models), "--pid-file", str(pid_file), "--default-model", "tiny")
+    with Server(*arguments) as server:
         assert httpx.get(f"{server.url}/readyz").status_code == 200
+        assert pid_file.read_text() == f"{server.process.pid}\n"
+        assert any(f"(pid {server.process.pid}, " in line for line in server.log)
+        assert any("requests that name no model get tiny version 1" in line for line in server.log)
+        cards = httpx.get(f"{server.url}/v1/models").json()["models"]
+        assert [card["name"] for card in cards if card["default"]] == ["tiny"]
         assert server.stop(number) == 0
+    assert not list(tmp_path.iterdir())
     assert "stopped" in server.log[-1]
     assert "Traceback" not in "".join(server.log)

@@ -242,6 +242,24 @@ def test_the_last_versions_go_on_when_the_repository_is_empty_or_gone(
     until(lambda: versions_of(server) == [2])
 
 
+def test_another_model_does_not_become_the_default_and_the_default_is_not_withdrawn(
+    server: Server, repository: Path
+) -> None:
+    bundles.write_model(repository, "apples", 1)
+    hang_up(server)
+    until(lambda: len(models_of(server)["models"]) == 2)
+    assert classify(server).json()["model"]["name"] == "tiny"
+    (repository / "tiny").rename(repository / ".tiny")
+    hang_up(server)
+    sentence = "the default model is gone; tiny version 1 is still served"
+    until(lambda: any(sentence in line for line in server.log))
+    assert classify(server).json()["model"]["name"] == "tiny"
+    (repository / ".tiny").rename(repository / "tiny")
+    shutil.rmtree(repository / "apples")
+    hang_up(server)
+    until(lambda: len(models_of(server)["models"]) == 1)
+
+
 def test_other_content_under_a_published_number_is_refused(
     server: Server, repository: Path, shelf: Path
 ) -> None:

@@ -1,11 +1,12 @@
 """Model repositories: what is found, and what is refused with a sentence."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from service.engine import BundleError
-from service.errors import UnknownModelError
+from service.errors import SettingsError, UnknownModelError
 from service.repository import ModelKey, Repository
 from tests.support import bundles
 
@@ -71,16 +72,58 @@ def test_a_folder_too_deep_is_refused_with_the_right_one(models: Path, inner: st
         Repository.load(models / inner)
 
 
-def test_a_version_that_is_no_whole_number_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "tiny" / "latest").mkdir(parents=True)
-    with pytest.raises(BundleError, match="latest: not a version, expected a whole number"):
+def test_foreign_files_and_folders_are_named_and_passed_over(
+    models: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bundles.copy_model(models / "tiny" / "1", tmp_path / "tiny" / "1")
+    for folder in ("tiny/latest", "tiny/2", "my photos/1", "lost+found", "empty"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("README.md", "tiny/notes.txt", ".hidden"):
+        (tmp_path / file).write_text("not a model")
+    assert Repository.load(tmp_path).keys == [ModelKey("tiny", 1)]
+    passed = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    version = "not a version, expected a folder whose name is a whole number"
+    name = "not a model name, expected letters, digits, '.', '_' and '-'"
+    assert passed == [
+        f"{tmp_path / path} is passed over: {reason}"
+        for path, reason in {
+            "README.md": "not a folder",
+            "empty": "no version in it",
+            "lost+found": name,
+            "my photos": name,
+            "tiny/2": "no manifest.json in it",
+            "tiny/latest": version,
+            "tiny/notes.txt": version,
+        }.items()
+    ]
+
+
+@pytest.mark.parametrize("foreign", ["tiny/latest", "tiny model/1", "tiny", "tiny/1"])
+def test_a_folder_with_foreign_things_alone_is_refused(tmp_path: Path, foreign: str) -> None:
+    (tmp_path / foreign).mkdir(parents=True)
+    with pytest.raises(BundleError, match="no bundle found, expected <name>/<version>/manifest"):
         Repository.load(tmp_path)
 
 
-def test_a_name_with_other_characters_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "tiny model" / "1").mkdir(parents=True)
-    with pytest.raises(BundleError, match="tiny model: not a model name"):
-        Repository.load(tmp_path)
+def test_the_default_model_can_be_chosen(models: Path) -> None:
+    repository = Repository.load(models, "tiny")
+    assert ModelKey.of(repository.find().manifest) == ModelKey("tiny", 1)
+    assert repository.default_key == ModelKey("tiny", 1)
+
+
+def test_a_default_model_that_does_not_exist_is_refused(models: Path) -> None:
+    with pytest.raises(SettingsError, match=r"is 'pears', expected one of .*: apples, tiny$"):
+        Repository.load(models, "pears")
+
+
+def test_a_default_model_that_is_lost_is_unknown_and_not_replaced_by_another_one(
+    repository: Repository,
+) -> None:
+    tiny = ModelKey("tiny", 1)
+    left = replace(repository, models={tiny: repository.models[tiny]})
+    assert left.default_key is None
+    with pytest.raises(UnknownModelError, match=r"'apples' is not loaded, expected one of: tiny"):
+        left.find()
 
 
 @pytest.mark.parametrize("place", ["other/1", "tiny/2"])

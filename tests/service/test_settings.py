@@ -46,6 +46,7 @@ def test_arguments_come_before_the_environment(monkeypatch: pytest.MonkeyPatch) 
         ("poll_seconds", "-1", "a whole number from 0 to 86400"),
         ("max_body_bytes", "1e6", "a whole number from 1000 to 1000000000"),
         ("log_level", "loud", "one of debug, info, warning, error"),
+        ("default_model", "", "the name of a model"),
         ("pin", "yes", "one of auto, always, never"),
         ("log_format", "xml", "one of auto, json, text"),
         ("header_timeout_seconds", "0", "a whole number from 1 to 3600"),
