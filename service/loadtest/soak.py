@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from service.engine import Engine
+from service.engine.bundle import MANIFEST_FILE, MODEL_NAME
 from service.loadtest.errors import LoadTestError
 from service.loadtest.generator import Exchange, Generator, Load
 from service.loadtest.processes import ServiceProcess
@@ -119,12 +120,16 @@ class LabelledImages:
 
 def default_bundle(models: Path) -> Path:
     """The version folder that a service of this repository answers with by default."""
-    folders = models.iterdir() if models.is_dir() else ()
-    names = sorted(path for path in folders if path.is_dir() and path.name[0] != ".")
-    versions = [path for name in names[:1] for path in name.iterdir() if path.name.isdecimal()]
+    found = [manifest.parent for manifest in models.glob(f"*/*/{MANIFEST_FILE}")]
+    versions = sorted(
+        (folder.parent.name, int(folder.name), folder)
+        for folder in found
+        if MODEL_NAME.fullmatch(folder.parent.name) and folder.name.isdecimal()
+    )
     if not versions:
         raise LoadTestError(f"{models} has no model, expected <name>/<version>/ below it")
-    return max(versions, key=lambda path: int(path.name))
+    first = versions[0][0]
+    return [folder for name, _, folder in versions if name == first][-1]
 
 
 def kill_workers_under_load(models: Path, settings: KillSettings) -> KillResult:

@@ -71,8 +71,10 @@ def test_counts_add_up() -> None:
 
 
 def test_the_default_bundle_is_the_first_by_name_in_its_highest_version(tmp_path: Path) -> None:
-    for folder in ("b/1", "a/2", "a/10", "a/.11-staging", ".c/1"):
+    for folder in ("b/1", "a/2", "a/10", "a/.11-staging", "a/latest", ".c/1", "a foreign one/1"):
         (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "manifest.json").touch()
+    (tmp_path / "a" / "12").mkdir()  # as the service, which passes it over
     assert default_bundle(tmp_path) == tmp_path / "a" / "10"
 
 
