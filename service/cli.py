@@ -5,6 +5,7 @@ Results go to standard output, everything else to standard error. Exit codes: 0 
 """
 
 import argparse
+import gc
 import json
 import logging
 import sys
@@ -141,6 +142,7 @@ def _positive(text: str) -> int:
 def _serve(options: argparse.Namespace) -> int:
     settings = load_settings(**{name: getattr(options, name) for name in _SERVE_FLAGS})
     start_logging(settings.log_level, settings.log_format, queued=True)
+    gc.disable()  # as in `__main__`, until the service is ready
     # Here, because the web framework takes half a second, which no other command needs.
     from service.server import serve  # noqa: PLC0415
 

@@ -130,6 +130,7 @@ class _Server(uvicorn.Server):
         # What is here now stays: looking through it again and again for garbage would keep
         # requests waiting, once in a while.
         gc.freeze()
+        gc.enable()
         join_pages()
         stay_on(self.pool.front_end_cores)
         for listener in sockets or ():

@@ -27,19 +27,22 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # The files that take longest, from half a minute to ten seconds: they begin first, so that
 # no process is left with a long one at the end.
 LONGEST = (
-    "tests/trainer/bench/test_command.py",
     "tests/service/test_cli.py",
-    "tests/service/test_reload.py",
     "tests/service/test_lifecycle.py",
+    "tests/service/test_reload.py",
     "tests/test_readme.py",
-    "tests/trainer/test_cli.py",
+    "tests/trainer/bench/test_command.py",
     "tests/test_collection.py",
-    "tests/trainer/bench/test_service_bench.py",
-    "tests/service/routes/test_v2_hostile.py",
-    "tests/service/http/test_protocol.py",
-    "tests/service/client/test_client.py",
     "tests/service/engine/test_compiling.py",
-    "tests/trainer/learn/test_algorithm2.py",
+    "tests/service/http/test_protocol.py",
+    "tests/service/pool/test_pool.py",
+    "tests/trainer/bench/test_service_bench.py",
+    "tests/service/client/test_client.py",
+    "tests/trainer/test_cli.py",
+    "tests/service/pool/test_worker_process.py",
+    "tests/service/loadtest/test_cli.py",
+    "tests/service/observability/test_logs.py",
+    "tests/service/observability/test_tracing.py",
 )
 
 

@@ -37,10 +37,12 @@ def main(descriptor: int, log_config: dict[str, Any] | None) -> None:
         signal.signal(number, signal.SIG_IGN)
     if log_config is not None:
         logging.config.dictConfig(log_config)
+    gc.disable()
     warm()
     # What is there now stays: the collector must not touch, and so copy, its pages.
     gc.collect()
     gc.freeze()
+    gc.enable()
     with socket.socket(fileno=descriptor) as control:
         ForkServer(control).serve()
 

@@ -75,7 +75,7 @@ def test_a_new_version_is_served_beside_the_old_one_after_sighup(
     assert answering_version(server) == 2
     assert classify(server, "?version=1").json()["model"]["version"] == 1
     assert mapped_versions(server) == [{1, 2}, {1, 2}]
-    assert any("tiny version 2 is loaded and served" in line for line in server.log)
+    until(lambda: any("tiny version 2 is loaded and served" in line for line in server.log))
 
 
 def test_a_new_version_is_found_by_polling(own_repository: Path, shelf: Path) -> None:
@@ -107,7 +107,11 @@ def test_a_bad_version_is_refused_and_shown_until_a_good_one_takes_its_place(
     assert sentence in rejection["error"]
     assert str(repository) not in rejection["error"]
     assert (rejection["name"], rejection["since"][-6:]) == ("tiny", "+00:00")
-    assert any("tiny version 2 is rejected" in line and sentence in line for line in server.log)
+    until(
+        lambda: any(
+            "tiny version 2 is rejected" in line and sentence in line for line in server.log
+        )
+    )
     assert (answering_version(server), versions_of(server)) == (1, [1])
     assert mapped_versions(server) == [{1}, {1}]
     withdraw(repository, 2)
@@ -143,6 +147,7 @@ def test_a_bad_version_is_not_tried_again_before_it_changes_and_forgotten_when_g
         publish(shelf / "tiny" / str(version), repository)
         hang_up(server)
         until(lambda: version in versions_of(server))  # noqa: B023
+    until(lambda: sum("tiny version 2 is rejected" in line for line in server.log) >= 1)
     assert sum("tiny version 2 is rejected" in line for line in server.log) == 1
     withdraw(repository, 2)
     hang_up(server)
@@ -306,7 +311,8 @@ def test_a_version_that_is_overwritten_is_given_up_and_the_others_are_served_by_
     until(lambda: versions_of(server) == [1])
     until(lambda: httpx.get(f"{server.url}/readyz?strict=true").status_code == 200)
     assert (answering_version(server), rejected_by(server)) == (1, [2])
-    assert any("its files were changed in place while it was served" in line for line in server.log)
+    sentence = "its files were changed in place while it was served"
+    until(lambda: any(sentence in line for line in server.log))
     until(lambda: mapped_versions(server) == [{1}, {1}])
 
 

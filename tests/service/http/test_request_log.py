@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.support import pictures
-from tests.support.processes import Server
+from tests.support.processes import Server, environment
 
 
 @pytest.mark.parametrize("given", ["a", "A-b_c.9", "x" * 64])
@@ -27,13 +27,14 @@ def test_errors_carry_the_request_id_too(client: httpx.Client) -> None:
     assert response.headers["x-request-id"] == response.json()["instance"] == "mine"
 
 
-def test_a_request_is_one_line_of_the_log(models: object) -> None:
-    with Server("--models", str(models), "--log-format", "text") as server:
+def test_a_request_is_one_line_of_the_log_in_text_if_that_is_asked_for(models: object) -> None:
+    env = environment(LEAFCODE_LOG_FORMAT="text")
+    with Server("--models", str(models), env=env) as server:
         for path in ("/v1/classify", "/forged%0aline"):
             headers = {"X-Request-Id": "logged"}
             httpx.post(server.url + path, content=pictures.png(), headers=headers)
         server.stop()
         lines = [line for line in server.log if "id=logged" in line]
-        assert re.search(r"POST /v1/classify 200 \d+\.\d ms id=logged", lines[0])
+        assert re.search(r" INFO POST /v1/classify 200 \d+\.\d ms id=logged\n$", lines[0])
         assert "POST /forged%0Aline 404" in lines[1]
         assert len(lines) == 2

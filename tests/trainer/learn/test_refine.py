@@ -10,7 +10,7 @@ from tests import reference
 from trainer.learn import refine
 from trainer.learn.algorithm2 import CodeSettings, learn_codes
 from trainer.learn.dictionary import unit_rows
-from trainer.learn.kernels.refine import cut_at_best
+from trainer.learn.kernels import refine as kernels
 from trainer.learn.kernels.swapping import swap_atoms
 from trainer.learn.refine import coding_errors, refine_codes, refine_tree, relative_error
 from trainer.learn.somp import group_by_leaf
@@ -138,7 +138,9 @@ def test_a_tree_that_cannot_be_improved_stays(learned: tuple[Float32Array, Tree,
 def test_best_cut_takes_the_most_gain(
     projections: list[float], gains: list[float], cut: float
 ) -> None:
-    found = cut_at_best(np.array(projections, np.float32), np.array(gains, np.float32))
+    # As plain Python: it is a part of a kernel, and to compile it alone takes seconds.
+    best_cut = kernels._best_cut.py_func  # type: ignore[attr-defined]
+    found = best_cut(np.array(projections, np.float32), np.array(gains, np.float32))
     assert found == pytest.approx(cut)
 
 

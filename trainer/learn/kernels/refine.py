@@ -11,7 +11,7 @@ from service.engine.arrays import Float32Array, Float64Array, Int16Array, Int32A
 from service.engine.compiling import kernel, part
 from service.engine.kernels.integers import LANES, dot
 
-__all__ = ["cut_at_best", "refit_decision", "walk_from"]
+__all__ = ["refit_decision", "walk_from"]
 
 _LANES = np.uint64(LANES)
 _NONE, _ONE = np.uint64(0), np.uint64(1)
@@ -103,12 +103,6 @@ def _best_cut(projections: Float32Array, gains: Float32Array) -> np.float32:
                 best = total
                 cut = np.float32((here + below) / 2)
     return cut
-
-
-@kernel
-def cut_at_best(projections: Float32Array, gains: Float32Array) -> np.float32:
-    """The cut that `refit_decision` makes, by itself."""
-    return _best_cut(projections, gains)
 
 
 @part
