@@ -39,6 +39,10 @@ def collect(arguments: list[str], **variables: str) -> set[str]:
     return {line for line in ended.stdout.splitlines() if "::" in line}
 
 
+@pytest.mark.skipif(
+    int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1,
+    reason="pytest-xdist has compared what its processes collected, one of them an hour later",
+)
 def test_another_process_an_hour_later_collects_the_same_tests(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

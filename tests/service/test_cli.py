@@ -1,7 +1,6 @@
-"""The command line in real processes."""
+"""The command line: in real processes, or in this one where the command ends by itself."""
 
 import json
-import signal
 import socket
 from pathlib import Path
 
@@ -11,7 +10,8 @@ import pytest
 from service.cli import _parser
 from service.engine import Engine
 from tests.support import bundles, parsers, pictures
-from tests.support.processes import Server, environment, run
+from tests.support.commands import run_here
+from tests.support.processes import Server, run
 
 PNG = pictures.png()
 
@@ -32,9 +32,9 @@ def test_classify_prints_a_table(models: Path, image: Path) -> None:
     assert [line.split()[-1] for line in lines[2:]] == [item.label for item in best]
 
 
-def test_classify_answers_with_the_default_model_of_the_setting(models: Path) -> None:
-    env = environment(LEAFCODE_DEFAULT_MODEL="tiny")
-    ended = run("classify", "-", "--json", "--models", str(models), stdin=PNG, env=env)
+def test_classify_answers_with_the_default_model_of_the_setting(models: Path, image: Path) -> None:
+    arguments = ("classify", str(image), "--json", "--models", str(models))
+    ended = run_here(*arguments, LEAFCODE_DEFAULT_MODEL="tiny")
     assert json.loads(ended.stdout)["model"]["name"] == "tiny"
 
 
@@ -50,7 +50,7 @@ def test_classify_names_bad_files_and_goes_on(models: Path, image: Path, tmp_pat
     truncated = tmp_path / "truncated.jpg"
     truncated.write_bytes(pictures.truncated_jpeg())
     files = [str(truncated), str(tmp_path / "missing.jpg"), str(tmp_path), str(image)]
-    ended = run("classify", *files, "--models", str(models))
+    ended = run_here("classify", *files, "--models", str(models))
     # A slow machine says first that it compiles.
     complaints = [line for line in ended.stderr.decode().splitlines() if " INFO " not in line]
     assert ended.returncode == 1
@@ -61,7 +61,7 @@ def test_classify_names_bad_files_and_goes_on(models: Path, image: Path, tmp_pat
 
 
 def test_classify_puts_errors_into_its_json(models: Path, image: Path) -> None:
-    ended = run("classify", "/nowhere", str(image), "--json", "--models", str(models))
+    ended = run_here("classify", "/nowhere", str(image), "--json", "--models", str(models))
     bad, good = json.loads(ended.stdout)["results"]
     assert ended.returncode == 1
     assert bad == {"image": "/nowhere", "error": "cannot be read: No such file or directory"}
@@ -69,20 +69,20 @@ def test_classify_puts_errors_into_its_json(models: Path, image: Path) -> None:
 
 
 def test_classify_refuses_an_unknown_model(models: Path, image: Path) -> None:
-    ended = run("classify", str(image), "--models", str(models), "--model", "pears")
+    ended = run_here("classify", str(image), "--models", str(models), "--model", "pears")
     assert ended.returncode == 1
     assert b"model 'pears' is not loaded, expected one of: apples, tiny" in ended.stderr
 
 
 @pytest.mark.parametrize("arguments", [["serve", "--port", "x"], ["classify"], ["fly"], []])
 def test_wrong_arguments_end_with_code_two(arguments: list[str]) -> None:
-    ended = run(*arguments)
+    ended = run_here(*arguments)
     assert ended.returncode == 2
     assert b"Traceback" not in ended.stderr
 
 
 def test_a_wrong_setting_is_refused_in_one_sentence() -> None:
-    ended = run("serve", env=environment(LEAFCODE_THREADS="none"))
+    ended = run_here("serve", LEAFCODE_THREADS="none")
     assert ended.returncode == 2
     assert ended.stderr == (
         b"leafcode: LEAFCODE_THREADS (--threads) is 'none', "
@@ -91,7 +91,7 @@ def test_a_wrong_setting_is_refused_in_one_sentence() -> None:
 
 
 def test_a_misspelt_variable_is_refused_in_one_sentence() -> None:
-    ended = run("serve", env=environment(LEAFCODE_PROT="9000"))
+    ended = run_here("serve", LEAFCODE_PROT="9000")
     assert ended.returncode == 2
     assert ended.stderr == b"leafcode: LEAFCODE_PROT is unknown, did you mean LEAFCODE_PORT?\n"
 
@@ -149,8 +149,7 @@ def test_serve_refuses_what_it_cannot_find_or_write(
     assert b"Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serve_stops_cleanly(models: Path, tmp_path: Path, number: signal.Signals) -> None:
+def test_serve_stops_cleanly(models: Path, tmp_path: Path) -> None:
     pid_file = tmp_path / "service.pid"
     pid_file.write_text("1\n")  # left by a service that was killed
     arguments = ("--models", str(models), "--pid-file", str(pid_file), "--default-model", "tiny")
@@ -161,7 +160,7 @@ def test_serve_stops_cleanly(models: Path, tmp_path: Path, number: signal.Signal
         assert any("requests that name no model get tiny version 1" in line for line in server.log)
         cards = httpx.get(f"{server.url}/v1/models").json()["models"]
         assert [card["name"] for card in cards if card["default"]] == ["tiny"]
-        assert server.stop(number) == 0
+        assert server.stop() == 0
     assert not list(tmp_path.iterdir())
     assert "stopped" in server.log[-1]
     assert "Traceback" not in "".join(server.log)
