@@ -14,7 +14,7 @@ ALL := -e '.[test,bench]'
 DATA ?= ../shared/data/caltech101
 BENCH_DATA ?= ../shared/data
 
-.PHONY: help serve setup test lint kernels format model bench soak flood examples clean
+.PHONY: help serve setup test pytest lint kernels training-kernels format model bench soak flood examples clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -26,10 +26,16 @@ setup: $(VENV)/.all ## create .venv with all that running, training, testing and
 
 test: $(VENV)/.all ## lint, types and all tests: what CI runs
 	@$(MAKE) --no-print-directory -j 2 lint kernels
+	@# The first tests are of the service and need no kernel of training.
+	@$(MAKE) --no-print-directory -j 2 training-kernels pytest
+
+pytest: $(VENV)/.all
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-kernels: $(VENV)/.all ## compile the kernels of serving and training, once for this machine
+kernels: $(VENV)/.core ## compile the kernels, once for this machine
 	@$(BIN)/python -m service warm
+
+training-kernels: $(VENV)/.all
 	@$(BIN)/python -m trainer warm
 
 lint: $(VENV)/.all ## ruff and mypy
