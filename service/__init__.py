@@ -4,9 +4,10 @@ The way of a `POST /v1/classify`, from the socket to a worker and back:
 
  1. `http/protocol.py` reads the headers within limits of size and time; `http/closing.py`
     is how its connections end.
- 2. `http/request_log.py` opens the request's record (`request_record.py`); a moment after the
-    end, `observability/ended_requests.py` counts and logs it together with others.
- 3. `http/in_flight.py` and `http/body.py` count the request and limit its body.
+ 2. `http/request_log.py` counts the request as under way (`in_flight.py`) and opens its record
+    (`request_record.py`); a moment after the end, `observability/ended_requests.py` counts and
+    logs it together with others.
+ 3. `http/body.py` limits its body.
  4. `routes/direct.py` finds `routes/classify.py`, which takes the parts of the running
     service (`context.py`), its parameters (`parameters.py`) and a model (`repository.py`).
  5. `pool/pool.py` makes it a job (`job.py`); `pool/dispatcher.py` queues it until a worker

@@ -2,20 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import __version__
 from service.http.auth import RequireKey, read_keys
 from service.http.body import BodyLimits, LimitBodies
-from service.http.in_flight import InFlight, RequestCount
+from service.http.in_flight import RequestCount
 from service.http.problems import REASONS, install_handlers
 from service.http.request_log import RequestLog
 from service.http.traffic import Traffic
@@ -35,7 +37,7 @@ from service.routes.v2 import infer
 from service.routes.v2 import metadata as v2_metadata
 from service.settings import Settings
 
-__all__ = ["create_app"]
+__all__ = ["create_app", "entry_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +79,7 @@ def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
         telemetry=tracing.configuration,
     )
     app.openapi = partial(complete_openapi, app, _DIRECT_ROUTERS, settings)  # type: ignore[method-assign]
+    app.state.traced = tracing.active
     app.state.metrics = Metrics(REASONS)
     app.state.ended_requests = EndedRequests(app.state.metrics)
     app.state.metrics.watch(
@@ -119,7 +122,6 @@ def _add_middleware(
     """From the innermost to the outermost: the last one added sees a request first."""
     app.add_middleware(DirectRoutes, routers=_DIRECT_ROUTERS)
     app.add_middleware(LimitBodies, limits=BodyLimits.of(settings), traffic=app.state.traffic)
-    app.add_middleware(InFlight, count=requests)
     app.state.keys = keys = read_keys(settings)
     if keys is not None:
         app.add_middleware(
@@ -135,7 +137,28 @@ def _add_middleware(
             allow_headers=["*"],
             expose_headers=["X-Request-Id", "Server-Timing", "Retry-After", "ETag"],
         )
-    app.add_middleware(RequestLog, ended=app.state.ended_requests, tracing=tracing)
+    app.add_middleware(
+        RequestLog, requests=requests, ended=app.state.ended_requests, tracing=tracing
+    )
+
+
+def entry_of(app: FastAPI) -> ASGIApp:
+    """The application as a server calls it, from its request log inwards.
+
+    FastAPI and Starlette put layers around the first middleware, which trace requests and
+    answer for bugs. Without traces they do nothing that the request log does not do.
+    """
+    if app.state.traced:
+        return app
+    layer: Any = app.build_middleware_stack()
+    while not isinstance(layer, RequestLog):
+        layer = layer.app
+
+    def call(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        scope["app"] = app
+        return layer(scope, receive, send)
+
+    return call
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from service import __version__
-from service.app import create_app
+from service.app import create_app, entry_of
 from service.http.auth import Keys
 from service.http.closing import CloseLimits
 from service.http.listener import bind, drop_newcomers, url_of
@@ -58,7 +58,8 @@ def serve(settings: Settings) -> None:
         metrics=app.state.metrics,
     )
     config = uvicorn.Config(
-        app,
+        entry_of(app),
+        interface="asgi3",  # which it would look for in a coroutine function
         # uvicorn only calls it, which its type does not say.
         http=cast("Any", protocol),
         ws="none",

@@ -7,9 +7,7 @@ it. So requests are counted from their first byte to their last, whatever they a
 import asyncio
 import itertools
 
-from starlette.types import ASGIApp, Receive, Scope, Send
-
-__all__ = ["InFlight", "RequestCount"]
+__all__ = ["RequestCount"]
 
 
 class RequestCount:
@@ -45,19 +43,3 @@ class RequestCount:
             if (first is None or first > number) and not over.done():
                 over.set_result(None)
         self._waiting = [item for item in self._waiting if not item[1].done()]
-
-
-class InFlight:
-    """Counts what passes through it."""
-
-    def __init__(self, app: ASGIApp, count: RequestCount) -> None:
-        self.app = app
-        self.count = count
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        number = self.count.begin()
-        try:
-            await self.app(scope, receive, send)
-        finally:
-            self.count.end(number)

@@ -9,10 +9,12 @@ import logging
 import random
 import re
 import time
+from collections.abc import Awaitable
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.http.in_flight import RequestCount
 from service.http.problems import respond
 from service.observability.ended_requests import EndedRequests
 from service.observability.request_record import CLIENT_GONE, RequestRecord, open_record
@@ -28,8 +30,11 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 class RequestLog:
     """Takes or makes the request id, times, counts and logs the request, answers for bugs."""
 
-    def __init__(self, app: ASGIApp, ended: EndedRequests, tracing: Tracing) -> None:
+    def __init__(
+        self, app: ASGIApp, requests: RequestCount, ended: EndedRequests, tracing: Tracing
+    ) -> None:
         self.app = app
+        self.requests = requests
         self.ended = ended
         self.tracing = tracing if tracing.active else None
 
@@ -38,10 +43,10 @@ class RequestLog:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start = time.perf_counter()
+        start, number = time.perf_counter(), self.requests.begin()
         record = open_record(scope, _request_id(scope))
 
-        async def send_recorded(message: Message) -> None:
+        def send_recorded(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
                 # Now, because the span of the request ends with its last byte.
@@ -56,7 +61,7 @@ class RequestLog:
                 ]
             else:
                 record.bytes_out += len(message.get("body", b""))
-            await send(message)
+            return send(message)
 
         try:
             await self.app(scope, receive, send_recorded)
@@ -68,6 +73,7 @@ class RequestLog:
             if not record.status:
                 await response(scope, receive, send_recorded)
         finally:
+            self.requests.end(number)
             self._finish(scope, record, time.perf_counter() - start)
 
     def _finish(self, scope: Scope, record: RequestRecord, seconds: float) -> None:
