@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from math import nan
 from typing import Any
 
 from fastapi import Depends, FastAPI
@@ -25,6 +26,7 @@ from service.observability.ended_requests import EndedRequests
 from service.observability.logs import dropped_lines, log_config
 from service.observability.metrics import Metrics, PoolCollector
 from service.observability.tracing import Tracing
+from service.pool.memory import memory
 from service.pool.pool import Pool
 from service.reload import Reloader
 from service.repository import ModelKey, Repository
@@ -89,6 +91,7 @@ def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
         dropped_lines,
     )
     app.state.traffic = _traffic(settings, app.state.metrics)
+    _watch_limits(settings, app.state.metrics)
     for router in _ROUTERS:
         app.include_router(router)
     install_handlers(app)
@@ -110,6 +113,27 @@ def _traffic(settings: Settings, metrics: Metrics) -> Traffic:
         lambda: traffic.bytes,
     )
     return traffic
+
+
+def _watch_limits(settings: Settings, metrics: Metrics) -> None:
+    """What else is needed to tell how much room is left."""
+    metrics.watch(
+        "gauge", "leafcode_queue_limit", "Jobs that may wait.", lambda: settings.queue_size
+    )
+    if memory() is None:  # the system does not tell
+        return
+    metrics.watch(
+        "gauge",
+        "leafcode_memory_bytes",
+        "Memory in use under the tightest limit, the container's or else the machine's.",
+        lambda: found.used if (found := memory()) else nan,
+    )
+    metrics.watch(
+        "gauge",
+        "leafcode_memory_limit_bytes",
+        "That limit: when it is reached, the kernel kills a process.",
+        lambda: found.limit if (found := memory()) else nan,
+    )
 
 
 def _operation_id(route: APIRoute) -> str:
@@ -176,6 +200,12 @@ async def _lifespan(
     app.state.reloader = reloader = Reloader(settings.models, repository, pool, requests, publish)
     app.state.metrics.registry.register(
         PoolCollector(pool.state, lambda: app.state.context.repository.manifests)
+    )
+    app.state.metrics.watch(
+        "gauge",
+        "leafcode_rejected_versions",
+        "Versions that were found and are not served; /v1/models says why.",
+        lambda: len(app.state.context.repository.rejected),
     )
     await pool.start()
     logger.info("requests that name no model get %s", ModelKey.of(repository.default.manifest))

@@ -8,16 +8,14 @@ the mask are left to the kernel: pinned, those of all containers would share the
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from service.pool.control_groups import CGROUPS, MEMBERSHIP, control_groups
 from service.settings import Pin
 
 __all__ = ["Placement", "allowed_cores", "cpu_quota", "stay_on", "usable_cores"]
-
-_MEMBERSHIP = Path("/proc/self/cgroup")
-_CGROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -89,28 +87,11 @@ def stay_on(cores: Iterable[int]) -> None:
         os.sched_setaffinity(0, cores)
 
 
-def cpu_quota(membership: Path = _MEMBERSHIP, cgroups: Path = _CGROUPS) -> float | None:
+def cpu_quota(membership: Path = MEMBERSHIP, cgroups: Path = CGROUPS) -> float | None:
     """The tightest CPU quota on the way up from our control group, in cores; None if free."""
-    found = [quota for folder in _folders(membership, cgroups) if (quota := _read(folder))]
+    folders = control_groups("cpu", membership, cgroups)
+    found = [quota for folder in folders if (quota := _read(folder))]
     return min(found, default=None)
-
-
-def _folders(membership: Path, cgroups: Path) -> Iterator[Path]:
-    """Our control group and those around it, in version 2 and in version 1's layout."""
-    try:
-        lines = membership.read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        # Version 1 mounts each controller on its own, "cpu" often as a link to "cpu,cpuacct".
-        roots = [cgroups / controllers, cgroups / "cpu"] if controllers else [cgroups]
-        inner = Path(path.lstrip("/"))
-        for root in roots:
-            # In a container the path may be the host's; the root is then our own group.
-            yield from (root / part for part in (inner, *inner.parents))
 
 
 def _read(folder: Path) -> float | None:

@@ -15,6 +15,7 @@ import pytest
 
 from service.engine import write_bundle
 from tests.support import bundles
+from tests.support.metrics_page import metrics, value
 from tests.support.overload import IMPATIENT
 from tests.support.processes import DEADLINE_SECONDS, Server, children_of, until, workers_of
 from tests.support.publishing import (
@@ -103,6 +104,7 @@ def test_a_bad_version_is_refused_and_shown_until_a_good_one_takes_its_place(
     publish(shelf / source, repository, damage, as_="2")
     hang_up(server)
     until(lambda: rejected_by(server) == [2])
+    assert value(metrics(server.url), "rejected_versions") == 1
     (rejection,) = models_of(server)["rejected"]
     assert sentence in rejection["error"]
     assert str(repository) not in rejection["error"]
@@ -119,6 +121,7 @@ def test_a_bad_version_is_refused_and_shown_until_a_good_one_takes_its_place(
     hang_up(server)
     until(lambda: answering_version(server) == 2)
     assert rejected_by(server) == []
+    assert value(metrics(server.url), "rejected_versions") == 0
 
 
 def test_what_is_still_being_written_is_passed_over_until_it_is_finished(

@@ -114,6 +114,8 @@ def test_the_page_tells_what_runs(server: Server, models: Path) -> None:
         assert value(samples, "worker_resident_bytes", worker=str(worker)) > 1e6
     assert value(samples, "workers_ready") == value(samples, "workers")
     assert value(samples, "queue_depth") == 0
+    assert value(samples, "queue_limit") == Settings().queue_size
+    assert 0 < value(samples, "memory_bytes") < value(samples, "memory_limit_bytes")
 
 
 def test_open_metrics_is_answered_to_who_asks_for_it(server: Server) -> None:
