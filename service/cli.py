@@ -9,19 +9,22 @@ import gc
 import json
 import logging
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from service import __version__
-from service.engine import Engine, LeafcodeError, Prediction
+from service.engine import LeafcodeError, Prediction
 from service.errors import SettingsError
 from service.loadtest.cli import add_flood, add_loadtest, add_soak
 from service.observability.logs import start_logging
-from service.pool.warmup import warm
 from service.repository import ModelKey, Repository
 from service.settings import ENVIRONMENT_ONLY, Settings, allowed, load_settings
+
+if TYPE_CHECKING:
+    from service.engine import Engine
 
 __all__ = ["main"]
 
@@ -157,6 +160,8 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _warm(_: argparse.Namespace) -> int:
     start_logging("info")
+    from service.pool.warmup import warm  # noqa: PLC0415
+
     print(f"kernels ready after {warm():.1f} s")
     return 0
 
@@ -165,6 +170,14 @@ def _classify(options: argparse.Namespace) -> int:
     start_logging("warning")
     logging.getLogger("service.pool.warmup").setLevel(logging.INFO)
     settings = load_settings(models=options.models)
+    # Here, because they take half a second, which other commands do not need.
+    from PIL import Image  # noqa: PLC0415
+
+    from service.engine import Engine  # noqa: PLC0415
+    from service.pool.warmup import warm  # noqa: PLC0415
+
+    # Our own limit rejects such an image right after Pillow has warned about it.
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     warm()
     repository = Repository.load(settings.models, settings.default_model)
     engine = Engine.load(repository.find(options.model, options.version).path)
@@ -179,7 +192,7 @@ def _classify(options: argparse.Namespace) -> int:
 Outcome = tuple[Prediction, ...] | str
 
 
-def _outcome(engine: Engine, settings: Settings, image: str, top_k: int) -> Outcome:
+def _outcome(engine: "Engine", settings: Settings, image: str, top_k: int) -> Outcome:
     """The ranked labels of an image, or the sentence that says why there are none."""
     try:
         data = sys.stdin.buffer.read() if image == "-" else Path(image).read_bytes()
@@ -190,7 +203,7 @@ def _outcome(engine: Engine, settings: Settings, image: str, top_k: int) -> Outc
         return str(error)
 
 
-def _print_json(engine: Engine, images: list[str], outcomes: list[Outcome]) -> None:
+def _print_json(engine: "Engine", images: list[str], outcomes: list[Outcome]) -> None:
     results = [
         {"image": image, "error": outcome}
         if isinstance(outcome, str)
@@ -202,7 +215,7 @@ def _print_json(engine: Engine, images: list[str], outcomes: list[Outcome]) -> N
     print(json.dumps({"model": model, "results": results}, indent=1))
 
 
-def _print_table(engine: Engine, images: list[str], outcomes: list[Outcome]) -> None:
+def _print_table(engine: "Engine", images: list[str], outcomes: list[Outcome]) -> None:
     print(f"labels by {ModelKey.of(engine.manifest)}")
     for image, outcome in zip(images, outcomes, strict=True):
         if isinstance(outcome, str):

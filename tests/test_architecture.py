@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from service import engine
+
 ROOT = Path(__file__).resolve().parents[1]
 
 ENGINE_LIBRARIES = {"numpy", "numba", "PIL", "safetensors"}
@@ -167,6 +169,19 @@ def newly_imported(statement: str) -> set[str]:
 
 def test_importing_service_imports_nothing() -> None:
     assert newly_imported("import service") == {"service"}
+
+
+def test_the_command_line_and_the_front_end_load_no_kernel_and_no_decoder() -> None:
+    loaded = {
+        name.partition(".")[0] for name in newly_imported("import service.cli, service.server")
+    }
+    assert loaded.isdisjoint({"numba", "llvmlite", "PIL", "scipy", "sklearn", "trainer"})
+
+
+def test_every_name_of_the_engine_can_be_imported_and_no_other() -> None:
+    assert [name for name in engine.__all__ if not hasattr(engine, name)] == []
+    with pytest.raises(AttributeError, match="no attribute 'Motor'"):
+        _ = engine.Motor  # type: ignore[attr-defined]
 
 
 def test_importing_the_engine_loads_no_web_framework_and_no_trainer() -> None:

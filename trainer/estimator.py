@@ -17,7 +17,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from service.engine.arrays import Float32Array, Float64Array
-from service.engine.coding import Coder, Codes
+from service.engine.codes import Codes
+from service.engine.coding import Coder
 from service.engine.tree import Tree, norms_of
 from trainer.config import FitConfig
 from trainer.learn.algorithm2 import CodeSettings, learn_codes

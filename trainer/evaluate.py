@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from service.engine import Engine, ImageError
 from service.engine.arrays import Float32Array
-from service.engine.classifier import probabilities
+from service.engine.ranking import probabilities
 from trainer.data.dataset import Dataset, LabelledImage, shortened
 from trainer.data.sampling import UnreadableImage
 from trainer.errors import ConfigError, DataError

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "CACHE_LINE",
     "Float32Array",
     "Float64Array",
     "Int16Array",
@@ -35,7 +36,8 @@ UInt64Array = npt.NDArray[np.uint64]
 # What a bundle stores, by name.
 Tensors = Mapping[str, npt.NDArray[Any]]
 
-_CACHE_LINE = 64
+# Bytes that the processor fetches at a time.
+CACHE_LINE = 64
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -50,6 +52,6 @@ def frozen(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
 def aligned_empty(shape: tuple[int, ...], dtype: type[Scalar]) -> npt.NDArray[Scalar]:
     """An array whose first value, and so every row of 64 bytes, begins a cache line."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    memory = np.empty(size + _CACHE_LINE, np.uint8)
-    begin = -memory.ctypes.data % _CACHE_LINE
+    memory = np.empty(size + CACHE_LINE, np.uint8)
+    begin = -memory.ctypes.data % CACHE_LINE
     return memory[begin : begin + size].view(dtype).reshape(shape)

@@ -24,10 +24,9 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
+from service.engine.arrays import CACHE_LINE
 from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
 from service.engine.errors import BundleError, UnreadableBundleError, VersionTakenError
-from service.engine.hashing import hash_specs
-from service.engine.kernels.integers import CACHE_LINE
 from service.engine.manifest import Manifest, TensorSpec, parse_manifest
 
 __all__ = [
@@ -132,6 +131,20 @@ def expected_tensors(config: EngineConfig, n_labels: int) -> dict[str, TensorSpe
         "classifier_weights": TensorSpec("int16", (config.n_features, n_labels)),
         "classifier_scales": TensorSpec("float32", (n_labels,)),
         "classifier_bias": TensorSpec("float32", (n_labels,)),
+    }
+
+
+def hash_specs(config: EngineConfig, width: int) -> dict[str, TensorSpec]:
+    """The tensors that a bundle with this configuration stores of its hash."""
+    if config.hash == "tree":
+        nodes = config.n_leaves - 1
+        return {
+            "tree_vectors": TensorSpec("int16", (nodes, width)),
+            "tree_thresholds": TensorSpec("int32", (nodes,)),
+        }
+    return {
+        "hash_directions": TensorSpec("float32", (config.depth, width)),
+        "hash_offsets": TensorSpec("float32", (config.depth,)),
     }
 
 

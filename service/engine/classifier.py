@@ -1,4 +1,4 @@
-"""Linear classifier: scores, probabilities, and the best few labels.
+"""Linear classifier: a pooled vector to scores.
 
 Weights are 16-bit integers with one scale a label, because reading them is bound by
 memory. Rounding moved scores of the embedded model by at most 2·10⁻⁵ (40 images).
@@ -8,21 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Float64Array, Int16Array, Tensors, frozen
+from service.engine.arrays import Float32Array, Int16Array, Tensors, frozen
 from service.engine.kernels.classifier import add_scores
 
-__all__ = ["LinearClassifier", "Prediction", "probabilities", "rank"]
+__all__ = ["LinearClassifier"]
 
 # What the largest weight of a label is in fixed point.
 _LARGEST = 2**15 - 1
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """One label and how probable it is."""
-
-    label: str
-    probability: float
 
 
 @dataclass(frozen=True)
@@ -74,20 +66,3 @@ class LinearClassifier:
         add_scores(frozen(pooled), self.weights, sums)
         scores: Float32Array = self.scales * sums + self.bias
         return scores
-
-
-def probabilities(scores: Float32Array | Float64Array, scale: float) -> Float64Array:
-    """Softmax of the scaled scores along the last axis; sums to one."""
-    scaled = scores.astype(np.float64) * scale
-    exponentials = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
-    normalised: Float64Array = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    return normalised
-
-
-def rank(
-    scores: Float32Array, labels: tuple[str, ...], scale: float, top_k: int
-) -> tuple[Prediction, ...]:
-    """The `top_k` best labels, best first; ties go to the lowest index."""
-    best = np.argsort(-scores, kind="stable")[:top_k]
-    chances = probabilities(scores, scale)
-    return tuple(Prediction(labels[i], float(chances[i])) for i in best)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.arrays import (
+    CACHE_LINE,
     Float32Array,
     Int16Array,
     Int32Array,
@@ -20,35 +21,16 @@ from service.engine.arrays import (
     aligned_empty,
     frozen,
 )
+from service.engine.codes import Codes
 from service.engine.errors import DescriptorError
 from service.engine.fixedpoint import UNIT, Descriptors, quantise_rows
 from service.engine.kernels.coding import solve_codes
-from service.engine.kernels.integers import CACHE_LINE
 
-__all__ = ["Coder", "Codes", "invert_grams"]
+__all__ = ["Coder", "invert_grams"]
 
 # Directions whose share of the Gram matrix is below this are dropped, so that
 # linearly dependent atoms share their value instead of blowing it up.
 _SMALLEST_EIGENVALUE = 1e-4
-
-
-@dataclass(frozen=True)
-class Codes:
-    """Sparse codes by column: leaf_ids (n,), atom_ids (n, m), values (n, m)."""
-
-    leaf_ids: Int32Array
-    atom_ids: Int32Array
-    values: Float32Array
-
-    @classmethod
-    def empty(cls, leaf_ids: Int32Array, nonzeros: int) -> "Codes":
-        """Codes whose leaf ids are given and whose other columns are not filled yet."""
-        shape = (len(leaf_ids), nonzeros)
-        return cls(leaf_ids, np.empty(shape, np.int32), np.empty(shape, np.float32))
-
-    def part(self, rows: slice) -> "Codes":
-        """A view of some rows: filling it fills these codes."""
-        return Codes(self.leaf_ids[rows], self.atom_ids[rows], self.values[rows])
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ numbers. Training calls those two, because it needs the leaves before there is a
 """
 
 from service.engine.arrays import Float32Array
-from service.engine.coding import Coder, Codes
+from service.engine.codes import Codes
+from service.engine.coding import Coder
 from service.engine.fixedpoint import Descriptors
 from service.engine.kernels.encoding import encode_runs
 from service.engine.tree import Tree

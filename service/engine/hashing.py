@@ -14,10 +14,9 @@ from service.engine.arrays import Float32Array, Int32Array, Tensors, frozen
 from service.engine.config import EngineConfig
 from service.engine.fixedpoint import Descriptors
 from service.engine.kernels.hashing import hash_bits
-from service.engine.manifest import TensorSpec
 from service.engine.tree import Tree
 
-__all__ = ["Hash", "HashFunction", "ProjectionHash", "hash_from_tensors", "hash_specs"]
+__all__ = ["Hash", "HashFunction", "ProjectionHash", "hash_from_tensors"]
 
 
 class HashFunction(Protocol):
@@ -66,20 +65,6 @@ class ProjectionHash:
     def tensors(self) -> Tensors:
         """The tensors that a bundle stores of the hash, by name."""
         return {"hash_directions": self.directions, "hash_offsets": self.offsets}
-
-
-def hash_specs(config: EngineConfig, width: int) -> dict[str, TensorSpec]:
-    """The tensors that a bundle with this configuration stores of its hash."""
-    if config.hash == "tree":
-        nodes = config.n_leaves - 1
-        return {
-            "tree_vectors": TensorSpec("int16", (nodes, width)),
-            "tree_thresholds": TensorSpec("int32", (nodes,)),
-        }
-    return {
-        "hash_directions": TensorSpec("float32", (config.depth, width)),
-        "hash_offsets": TensorSpec("float32", (config.depth,)),
-    }
 
 
 def hash_from_tensors(config: EngineConfig, tensors: Tensors) -> Hash:

@@ -7,7 +7,6 @@ at damaged bytes becomes an `ImageError`.
 """
 
 import re
-from dataclasses import dataclass
 from io import BytesIO
 
 import numpy as np
@@ -21,8 +20,9 @@ from service.engine.errors import (
     OversizedImageError,
     UnsupportedImageError,
 )
+from service.engine.image_limits import ImageLimits
 
-__all__ = ["FORMATS", "ImageLimits", "decode"]
+__all__ = ["FORMATS", "decode"]
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 
@@ -56,15 +56,6 @@ _SIGNATURE = re.compile(
 )
 
 _BITS_PER_SAMPLE_TAG, _PHOTOMETRIC_TAG = 258, 262
-
-
-@dataclass(frozen=True)
-class ImageLimits:
-    """The largest image that an operator accepts; no limit changes an accepted image's answer."""
-
-    max_bytes: int = 25_000_000
-    max_pixels: int = 50_000_000
-    max_side: int = 20_000
 
 
 def decode(data: bytes, max_side: int, limits: ImageLimits | None = None) -> Float32Array:

@@ -162,9 +162,9 @@ def _digest(source: Path) -> str:
 
 @cache
 def _shared_stamp() -> str:
-    """Digest of the file with the compiler's flags, and of those whose parts other kernels use."""
+    """Digest of the files with the compiler's flags and with what other kernels use."""
     here = Path(__file__).parent
-    files = (here / "compiling.py", *sorted(here.glob("kernels/*.py")))
+    files = (here / "arrays.py", here / "compiling.py", *sorted(here.glob("kernels/*.py")))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 

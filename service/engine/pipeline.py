@@ -13,18 +13,20 @@ from functools import partial
 
 import numpy as np
 
-from service.engine import classifier, image, pooling, sift
+from service.engine import image, pooling, ranking, sift
 from service.engine.arrays import Float32Array
 from service.engine.bundle import Bundle, BundleFiles, read_bundle
-from service.engine.classifier import LinearClassifier, Prediction
-from service.engine.coding import Coder, Codes
+from service.engine.classifier import LinearClassifier
+from service.engine.codes import Codes
+from service.engine.coding import Coder
 from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
 from service.engine.encoding import encode_by_tree
 from service.engine.errors import BundleError, DescriptorError, ImageError
 from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash, hash_from_tensors
-from service.engine.image import ImageLimits
+from service.engine.image_limits import ImageLimits
 from service.engine.manifest import Manifest
+from service.engine.ranking import Prediction
 from service.engine.stopwatch import Stopwatch
 from service.engine.threads import Threads
 from service.engine.tree import Tree
@@ -170,7 +172,7 @@ class Engine(FeatureExtractor):
 
     def rank(self, scores: Float32Array, top_k: int = 5) -> tuple[Prediction, ...]:
         """Scores (n_labels,) -> the `top_k` best labels with probabilities, best first."""
-        return classifier.rank(scores, self.labels, self.config.probability_scale, top_k)
+        return ranking.rank(scores, self.labels, self.config.probability_scale, top_k)
 
     def replay_probes(self, where: str) -> None:
         """Raise `BundleError` unless every probe image gets the scores it had in training."""

@@ -8,7 +8,7 @@ vector, finest first; inside a level, regions row by row, then channels.
 import numpy as np
 
 from service.engine.arrays import Float32Array, frozen
-from service.engine.coding import Codes
+from service.engine.codes import Codes
 from service.engine.config import EngineConfig, SignRule
 from service.engine.kernels.pooling import ABSOLUTE, RAW, SPLIT, pool_regions
 from service.engine.threads import ONE_THREAD, Threads

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic_core import to_json
 
-from service.engine import Codes, Engine, ImageLimits, Stopwatch, sift
+from service.engine import Codes, Manifest
 from service.engine.arrays import Float32Array
 from service.formats.json_bodies import parse_descriptors
 from service.formats.npy import parse_npy, parse_raw
 
-__all__ = ["CodeForms", "Grid", "Source", "Target", "describe_image", "parse", "write_codes"]
+__all__ = ["CodeForms", "Grid", "Source", "Target", "parse", "write_codes"]
 
 Source = Literal["json", "raw", "npy", "image"]
 Target = Literal["json", "npz"]
@@ -50,35 +50,18 @@ class CodeForms:
 _PARSERS = {"json": parse_descriptors, "raw": parse_raw, "npy": parse_npy}
 
 
-def describe_image(
-    engine: Engine, body: bytes, limits: ImageLimits, watch: Stopwatch
-) -> tuple[Float32Array, Grid]:
-    """The descriptors (n, 128) of an encoded image, row by row, and their grid."""
-    gray = engine.decode(body, limits)
-    watch.lap("decode")
-    descriptors = engine.describe(gray)
-    watch.lap("sift")
-    rows, cols, length = descriptors.shape
-    height, width = gray.shape
-    kind = engine.config.descriptor
-    left, top = sift.first_patch(height, width, kind)
-    grid = Grid(rows, cols, sift.STEPS[kind], left, top, sift.PATCH_SIDE, width, height)
-    return descriptors.reshape(rows * cols, length), grid
-
-
 def parse(source: Source, body: bytes, most: int) -> Float32Array:
     """The descriptors (n, 128) of a body that holds them."""
     return _PARSERS[source](body, most)
 
 
-def write_codes(engine: Engine, codes: Codes, grid: Grid | None, target: Target) -> bytes:
+def write_codes(manifest: Manifest, codes: Codes, grid: Grid | None, target: Target) -> bytes:
     """The answer: JSON of `CodeColumns`, or the same as arrays of an `.npz` file."""
-    return _to_json(engine, codes, grid) if target == "json" else _to_npz(engine, codes, grid)
+    return _to_json(manifest, codes, grid) if target == "json" else _to_npz(manifest, codes, grid)
 
 
-def _to_json(engine: Engine, codes: Codes, grid: Grid | None) -> bytes:
+def _to_json(manifest: Manifest, codes: Codes, grid: Grid | None) -> bytes:
     """Built without `CodeColumns`, because checking every number costs as much again."""
-    manifest = engine.manifest
     document: dict[str, object] = {
         "model": {
             "name": manifest.name,
@@ -95,9 +78,9 @@ def _to_json(engine: Engine, codes: Codes, grid: Grid | None) -> bytes:
     return to_json(document)
 
 
-def _to_npz(engine: Engine, codes: Codes, grid: Grid | None) -> bytes:
+def _to_npz(manifest: Manifest, codes: Codes, grid: Grid | None) -> bytes:
     """Stored, not compressed: float values hardly shrink, and packing costs more than coding."""
-    manifest, file = engine.manifest, io.BytesIO()
+    file = io.BytesIO()
     arrays: dict[str, npt.ArrayLike] = {
         "leaf_ids": codes.leaf_ids,
         "atom_ids": codes.atom_ids,

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from service.engine import Engine
 from service.engine.bundle import MANIFEST_FILE, MODEL_NAME
 from service.loadtest.errors import LoadTestError
 from service.loadtest.generator import Exchange, Generator, Load
@@ -106,6 +105,8 @@ class LabelledImages:
     @classmethod
     def of(cls, bundle: Path) -> "LabelledImages":
         """The probes of a bundle."""
+        from service.engine import Engine  # noqa: PLC0415  # numba, which only this needs
+
         engine = Engine.load(bundle)
         images = [probe.image for probe in engine.manifest.probes]
         if not images:

@@ -11,12 +11,10 @@ import logging
 import logging.config
 import sys
 import time
-import warnings
 from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, TextIO
 
-from PIL import Image
 from pydantic_core import to_json
 
 from service.observability.line_writer import LineWriter
@@ -172,8 +170,6 @@ def start_logging(level: str, format_: str = "text", *, queued: bool = False) ->
     logging.config.dictConfig(log_config(level, format_, queued=queued))
     # Neither format shows them, and to find them out takes longer than to format a line.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    # Our own limit rejects such an image right after Pillow has warned about it.
-    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 
 
 def _dumps(line: dict[str, object]) -> str:

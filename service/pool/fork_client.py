@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from service.errors import WorkerLostError
-from service.pool.worker import WorkerPlan
+from service.pool.worker_plan import WorkerPlan
 
 __all__ = ["ForkClient"]
 

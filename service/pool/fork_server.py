@@ -21,7 +21,7 @@ from typing import Any
 
 from service.pool import worker
 from service.pool.warmup import warm
-from service.pool.worker import WorkerPlan
+from service.pool.worker_plan import WorkerPlan
 
 __all__ = ["ForkServer", "main"]
 

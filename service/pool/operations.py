@@ -10,7 +10,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from pydantic_core import to_json
@@ -24,33 +23,27 @@ from service.engine import (
     ImageLimits,
     LeafcodeError,
     Stopwatch,
+    sift,
 )
 from service.engine.arrays import Float32Array
 from service.engine.bundle import BundleFiles
 from service.engine.stopwatch import Stage
 from service.errors import DeadlineError, UnknownModelError
 from service.formats import codes, npy
+from service.formats.codes import Grid
 from service.formats.v2 import answers
-from service.formats.v2.answers import Answer, WrittenTensor
+from service.formats.v2.answers import Answer
 from service.formats.v2.requests import BatchLimits, RequestedOutput, read_json
 from service.pool import frames
 from service.pool.frames import Fields, Frame, Kind, WorkTimes
 from service.pool.warmup import sample_image
+from service.pool.worker_plan import WorkLimits
 
-__all__ = ["Operations", "WorkLimits", "written_tensors"]
+__all__ = ["Operations"]
 
 logger = logging.getLogger(__name__)
 
 Result = tuple[Fields, bytes]
-
-
-@dataclass(frozen=True)
-class WorkLimits:
-    """What one job may hold."""
-
-    image: ImageLimits
-    max_images: int
-    max_descriptors: int
 
 
 class Operations:
@@ -124,11 +117,11 @@ class Operations:
     def _write_codes(self, frame: Frame, watch: Stopwatch) -> Result:
         engine, body, source = self._engine(frame), bytes(frame.body), frame.fields["source"]
         if source == "image":
-            descriptors, grid = codes.describe_image(engine, body, self._limits.image, watch)
+            descriptors, grid = _describe(engine, body, self._limits.image, watch)
         else:
             descriptors, grid = codes.parse(source, body, self._limits.max_descriptors), None
         found = _encode(engine, descriptors, watch)
-        return {}, codes.write_codes(engine, found, grid, frame.fields["target"])
+        return {}, codes.write_codes(engine.manifest, found, grid, frame.fields["target"])
 
     def _write_dictionary(self, frame: Frame, _: Stopwatch) -> Result:
         return {}, npy.write_npy(self._engine(frame).coder.dictionary)
@@ -140,7 +133,8 @@ class Operations:
         engine, outputs = self._engine(frame), _outputs(frame)
         scores = engine.scores(bytes(frame.body), self._limits.image, watch)
         tensors = answers.write_labels(engine.manifest, scores[np.newaxis], outputs)
-        return _tensor_fields(tensors), b"".join([tensor.data for tensor in tensors])
+        entries, data = answers.pack(tensors)
+        return {"tensors": entries}, data
 
     def _infer_descriptors(self, frame: Frame, watch: Stopwatch) -> Result:
         engine = self._engine(frame)
@@ -183,6 +177,22 @@ class Operations:
         return scores
 
 
+def _describe(
+    engine: Engine, body: bytes, limits: ImageLimits, watch: Stopwatch
+) -> tuple[Float32Array, Grid]:
+    """The descriptors (n, 128) of an encoded image, row by row, and their grid."""
+    gray = engine.decode(body, limits)
+    watch.lap("decode")
+    descriptors = engine.describe(gray)
+    watch.lap("sift")
+    rows, cols, length = descriptors.shape
+    height, width = gray.shape
+    kind = engine.config.descriptor
+    left, top = sift.first_patch(height, width, kind)
+    grid = Grid(rows, cols, sift.STEPS[kind], left, top, sift.PATCH_SIDE, width, height)
+    return descriptors.reshape(rows * cols, length), grid
+
+
 def _encode(engine: Engine, descriptors: Float32Array, watch: Stopwatch) -> Codes:
     """Codes, timed on their own: parsing is no stage of the engine and must not count as one."""
     coding = Stopwatch()
@@ -198,22 +208,3 @@ def _outputs(frame: Frame) -> list[RequestedOutput]:
 
 def _whole(answer: Answer) -> Result:
     return {"header_length": answer.header_length}, answer.body
-
-
-def _tensor_fields(tensors: Sequence[WrittenTensor]) -> Fields:
-    return {
-        "tensors": [
-            [tensor.name, tensor.datatype, tensor.shape, tensor.binary, len(tensor.data)]
-            for tensor in tensors
-        ]
-    }
-
-
-def written_tensors(frame: Frame) -> list[WrittenTensor]:
-    """The tensors that an answer to INFER_IMAGE holds."""
-    tensors, start = [], 0
-    for name, datatype, shape, binary, size in frame.fields["tensors"]:
-        data = bytes(frame.body[start : start + size])
-        tensors.append(WrittenTensor(name, datatype, tuple(shape), binary, data))
-        start += size
-    return tensors

@@ -19,6 +19,7 @@ from service.engine import BundleError, LeafcodeError
 from service.engine.bundle import OpenBundle
 from service.errors import WorkerLostError
 from service.formats.codes import CodeForms
+from service.formats.v2 import answers
 from service.formats.v2.answers import Answer, WrittenTensor
 from service.formats.v2.requests import RequestedOutput
 from service.pool.cores import Placement
@@ -26,9 +27,8 @@ from service.pool.dispatcher import Dispatcher
 from service.pool.fork_client import ForkClient
 from service.pool.frames import Fields, Frame, Kind
 from service.pool.job import Outcome
-from service.pool.operations import WorkLimits, written_tensors
 from service.pool.state import PoolState
-from service.pool.worker import WorkerPlan
+from service.pool.worker_plan import WorkerPlan, WorkLimits
 from service.pool.worker_process import WorkerProcess
 from service.pool.worker_slot import Versions, WorkerSlot
 from service.repository import Model, ModelKey
@@ -284,12 +284,7 @@ class Pool:
         """The output tensors of each image, or why it has none; spread over the workers."""
         fields = _fields(model, outputs=[astuple(output) for output in outputs])
         outcomes = await self._dispatcher.run_many(Kind.INFER_IMAGE, fields, images, timeout)
-        return [
-            item
-            if isinstance(item, LeafcodeError)
-            else Outcome(written_tensors(item.value), item.timings)
-            for item in outcomes
-        ]
+        return [item if isinstance(item, LeafcodeError) else _tensors(item) for item in outcomes]
 
     async def infer_descriptors(
         self,
@@ -337,6 +332,11 @@ class _LoadedVersion:
 
 def _body(done: Outcome[Frame]) -> Outcome[bytes]:
     return Outcome(bytes(done.value.body), done.timings)
+
+
+def _tensors(done: Outcome[Frame]) -> Outcome[list[WrittenTensor]]:
+    frame = done.value
+    return Outcome(answers.unpack(frame.fields["tensors"], frame.body), done.timings)
 
 
 def _answer(done: Outcome[Frame]) -> Outcome[Answer]:

@@ -5,45 +5,21 @@ import os
 import signal
 import socket
 import warnings
-from dataclasses import asdict, dataclass
 
 from PIL import Image
 
-from service.engine import ImageLimits
 from service.pool import frames
-from service.pool.frames import Fields, Frame
-from service.pool.operations import Operations, WorkLimits
+from service.pool.frames import Frame
+from service.pool.operations import Operations
+from service.pool.worker_plan import WorkerPlan
 
-__all__ = ["WorkerPlan", "run"]
+__all__ = ["run"]
 
 logger = logging.getLogger(__name__)
 
 # What fits is read, or sent, by one system call.
 _BUFFER_BYTES = 131_072
 _NICENESS = 10
-
-
-@dataclass(frozen=True)
-class WorkerPlan:
-    """All that a worker is told when it starts."""
-
-    number: int
-    cores: tuple[int, ...]
-    threads: int
-    limits: WorkLimits
-
-    def to_json(self) -> Fields:
-        """Plain values for the fork server."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, fields: Fields) -> "WorkerPlan":
-        """The plan that `to_json` wrote."""
-        limits = dict(fields["limits"])
-        limits["image"] = ImageLimits(**limits["image"])
-        return cls(
-            fields["number"], tuple(fields["cores"]), fields["threads"], WorkLimits(**limits)
-        )
 
 
 def run(connection: socket.socket, plan: WorkerPlan) -> None:

@@ -13,8 +13,8 @@ from typing import Protocol
 from service.pool import frames
 from service.pool.fork_client import ForkClient
 from service.pool.frames import Fields, Frame, Kind
-from service.pool.worker import WorkerPlan
 from service.pool.worker_link import WorkerLink
+from service.pool.worker_plan import WorkerPlan
 
 __all__ = ["FrameHandler", "StartWorker", "Worker", "WorkerProcess"]
 

@@ -18,7 +18,7 @@ from service.errors import WorkerLostError
 from service.pool.frames import Fields, Frame, Kind
 from service.pool.job import Job
 from service.pool.state import State, WorkerState
-from service.pool.worker import WorkerPlan
+from service.pool.worker_plan import WorkerPlan
 from service.pool.worker_process import StartWorker, Worker
 
 __all__ = ["SlotEvents", "VersionSource", "Versions", "WorkerSlot"]

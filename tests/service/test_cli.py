@@ -68,6 +68,15 @@ def test_classify_puts_errors_into_its_json(models: Path, image: Path) -> None:
     assert len(good["predictions"]) == len(bundles.LABELS)
 
 
+def test_classify_says_once_that_an_image_has_too_many_pixels(models: Path, tmp_path: Path) -> None:
+    image = tmp_path / "large.png"
+    image.write_bytes(pictures.png_header(10_000, 10_000))
+    ended = run_here("classify", str(image), "--models", str(models))
+    sentence = "the image is 10000x10000 pixels, expected at most 50000000 pixels"
+    assert ended.stderr.decode().startswith(f"{image}: {sentence}")
+    assert ended.returncode == 1
+
+
 def test_classify_refuses_an_unknown_model(models: Path, image: Path) -> None:
     ended = run_here("classify", str(image), "--models", str(models), "--model", "pears")
     assert ended.returncode == 1

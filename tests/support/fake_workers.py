@@ -12,8 +12,7 @@ from typing import Any
 from service.engine import BundleError, ImageLimits
 from service.errors import WorkerLostError
 from service.pool.frames import Fields, Frame, Kind, WorkTimes
-from service.pool.operations import WorkLimits
-from service.pool.worker import WorkerPlan
+from service.pool.worker_plan import WorkerPlan, WorkLimits
 from service.pool.worker_process import FrameHandler
 from service.pool.worker_slot import Versions
 

@@ -11,9 +11,9 @@ from PIL import Image
 
 from service.engine import Bundle, Engine, EngineConfig, Manifest, Probe
 from service.engine.arrays import Float32Array, Float64Array, Int32Array
+from service.engine.bundle import hash_specs
 from service.engine.classifier import LinearClassifier
 from service.engine.coding import invert_grams
-from service.engine.hashing import hash_specs
 from service.engine.tree import Tree
 
 # The first example of a property compiles a kernel, so that a deadline would lie.

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from service.engine import DescriptorError, EngineConfig, image, pooling, sift
 from service.engine.arrays import Float32Array, Int32Array, frozen
-from service.engine.coding import Codes
+from service.engine.codes import Codes
 from service.engine.tree import norms_of
 from trainer.errors import ConfigError, TrainingError
 from trainer.learn.dictionary import first_dictionary, residual_energies, unit_rows

@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.arrays import Float32Array, Float64Array
-from service.engine.classifier import LinearClassifier, probabilities
+from service.engine.classifier import LinearClassifier
 from service.engine.config import ClassifierKind
+from service.engine.ranking import probabilities
 from trainer.parallel import map_in_processes, n_threads, one_blas_thread
 
 __all__ = [

@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array, frozen
-from service.engine.coding import Coder, Codes
+from service.engine.codes import Codes
+from service.engine.coding import Coder
 from trainer.errors import DataError
 from trainer.learn.kernels.dictionary import accumulate_normal_equations, measure_residuals
 from trainer.learn.ksvd import update_by_ksvd

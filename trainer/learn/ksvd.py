@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from service.engine.arrays import Float32Array, frozen
-from service.engine.coding import Codes
+from service.engine.codes import Codes
 from trainer.data.scratch import copied
 from trainer.learn.kernels.dictionary import subtract_reconstructions
 from trainer.learn.kernels.ksvd import sweep_atoms

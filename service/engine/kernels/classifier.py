@@ -7,9 +7,9 @@ than half of them, are never read. Reading the others is bound by memory: they a
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int16Array
+from service.engine.arrays import CACHE_LINE, Float32Array, Int16Array
 from service.engine.compiling import kernel
-from service.engine.kernels.integers import CACHE_LINE, prefetch
+from service.engine.kernels.integers import prefetch
 
 __all__ = ["add_scores"]
 

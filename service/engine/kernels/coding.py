@@ -10,9 +10,9 @@ coding takes 1.06 to 1.10 times as long as with 1024 instead of 1.15.
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int16Array, Int32Array
+from service.engine.arrays import CACHE_LINE, Float32Array, Int16Array, Int32Array
 from service.engine.compiling import kernel, part
-from service.engine.kernels.integers import CACHE_LINE, LANES, Index, dot, prefetch
+from service.engine.kernels.integers import LANES, Index, dot, prefetch
 
 __all__ = ["solve_block", "solve_codes"]
 

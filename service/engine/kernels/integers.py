@@ -16,13 +16,10 @@ from numba.extending import intrinsic
 
 from service.engine.arrays import Int16Array
 
-__all__ = ["CACHE_LINE", "LANES", "Index", "dot", "prefetch"]
+__all__ = ["LANES", "Index", "dot", "prefetch"]
 
 # How many products `dot` adds up; rows are padded to a multiple of it.
 LANES = 128
-
-# Bytes that the processor fetches at a time.
-CACHE_LINE = 64
 
 Index = np.uint64 | int
 

@@ -8,9 +8,9 @@ descriptors by node half-way down takes 2.9 ms, but needs all of them laid out.
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int16Array, Int32Array, UInt64Array
+from service.engine.arrays import CACHE_LINE, Float32Array, Int16Array, Int32Array, UInt64Array
 from service.engine.compiling import kernel, part
-from service.engine.kernels.integers import CACHE_LINE, LANES, Index, dot, prefetch
+from service.engine.kernels.integers import LANES, Index, dot, prefetch
 
 __all__ = ["BLOCK", "walk", "walk_block"]
 

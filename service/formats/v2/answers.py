@@ -6,17 +6,28 @@ an answer is joining bytes, which the event loop can do for images that several 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from pydantic_core import to_json
 
 from service.engine import Codes, ImageError, Manifest
 from service.engine.arrays import Float32Array, Int32Array
-from service.engine.classifier import probabilities
+from service.engine.ranking import probabilities
 from service.formats.v2.requests import RequestedOutput
 from service.formats.v2.tensors import Datatype, Tensor
 
-__all__ = ["Answer", "WrittenTensor", "compose", "in_batch", "join", "write_codes", "write_labels"]
+__all__ = [
+    "Answer",
+    "WrittenTensor",
+    "compose",
+    "in_batch",
+    "join",
+    "pack",
+    "unpack",
+    "write_codes",
+    "write_labels",
+]
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,25 @@ def write_codes(codes: Codes, outputs: Sequence[RequestedOutput]) -> list[Writte
 def join(images: Sequence[Sequence[WrittenTensor]]) -> list[WrittenTensor]:
     """The outputs for several images out of those of each, in their order."""
     return [_joined(parts) for parts in zip(*images, strict=True)]
+
+
+def pack(tensors: Sequence[WrittenTensor]) -> tuple[list[list[object]], bytes]:
+    """Tensors as plain values and bytes for another process, where `unpack` reads them."""
+    entries: list[list[object]] = [
+        [tensor.name, tensor.datatype, tensor.shape, tensor.binary, len(tensor.data)]
+        for tensor in tensors
+    ]
+    return entries, b"".join([tensor.data for tensor in tensors])
+
+
+def unpack(entries: Sequence[Sequence[Any]], data: bytes | memoryview) -> list[WrittenTensor]:
+    """The tensors that `pack` wrote."""
+    tensors, start = [], 0
+    for name, datatype, shape, binary, size in entries:
+        own = bytes(data[start : start + size])
+        tensors.append(WrittenTensor(name, datatype, tuple(shape), binary, own))
+        start += size
+    return tensors
 
 
 def compose(manifest: Manifest, id_: str | None, tensors: Sequence[WrittenTensor]) -> Answer:

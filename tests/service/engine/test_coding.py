@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engine.arrays import Float32Array, Int32Array
-from service.engine.coding import Coder, Codes, invert_grams
+from service.engine.codes import Codes
+from service.engine.coding import Coder, invert_grams
 from service.engine.errors import DescriptorError
 from tests import reference
 from tests.reference import DIRECTION_ROUNDING, EPSILON

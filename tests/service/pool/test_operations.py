@@ -15,9 +15,11 @@ import pytest
 from service.engine import Engine, ImageLimits
 from service.engine.arrays import Float32Array
 from service.engine.bundle import BundleFiles
-from service.engine.classifier import probabilities
+from service.engine.ranking import probabilities
+from service.formats.v2 import answers
 from service.pool.frames import Frame, Kind, reported_error
-from service.pool.operations import Operations, WorkLimits, written_tensors
+from service.pool.operations import Operations
+from service.pool.worker_plan import WorkLimits
 from tests.support import bundles, pictures
 from tests.support.clients import base64_of
 
@@ -232,7 +234,7 @@ def test_descriptors_that_are_none_are_answered_with_their_error(
 def test_tensors_of_an_image_are_made_of_the_scores_of_the_engine(worker: Worker) -> None:
     outputs = [["label"], ["label_id", True], ["probabilities", True], ["label", False, 2]]
     answer = worker.done(Kind.INFER_IMAGE, PNG, outputs=outputs)
-    label, label_id, chances, ranked = written_tensors(answer)
+    label, label_id, chances, ranked = answers.unpack(answer.fields["tensors"], answer.body)
     scores, engine = worker.engine.scores(PNG), worker.engine
     best = int(scores.argmax())
     assert json.loads(label.data) == engine.labels[best]

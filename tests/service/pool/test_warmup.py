@@ -18,7 +18,8 @@ from service.engine import ImageLimits, kernels
 from service.engine.bundle import BundleFiles
 from service.pool.warmup import run_every_kernel
 from service.pool.frames import Frame, Kind
-from service.pool.operations import Operations, WorkLimits
+from service.pool.operations import Operations
+from service.pool.worker_plan import WorkLimits
 from tests.support import pictures
 
 def signatures():

@@ -15,7 +15,7 @@ from service.errors import WorkerLostError
 from service.pool import fork_client
 from service.pool.fork_client import ForkClient
 from service.pool.frames import Fields, Frame, Kind
-from service.pool.worker import WorkerPlan
+from service.pool.worker_plan import WorkerPlan
 from service.pool.worker_process import WorkerProcess
 from tests.support import pictures
 from tests.support.fake_workers import plan

@@ -11,7 +11,8 @@ from sklearn.linear_model import orthogonal_mp
 
 from service.engine import DescriptorError, EngineConfig, FeatureExtractor
 from service.engine.arrays import Float32Array, Float64Array, Int32Array
-from service.engine.coding import Coder, Codes
+from service.engine.codes import Codes
+from service.engine.coding import Coder
 from service.engine.tree import Tree
 from tests import reference
 from trainer.errors import ConfigError, TrainingError

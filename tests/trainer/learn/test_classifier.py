@@ -9,8 +9,8 @@ from joblib.externals.loky import get_reusable_executor
 from sklearn.svm import LinearSVC
 
 from service.engine.arrays import Float32Array
-from service.engine.classifier import probabilities
 from service.engine.config import ClassifierKind
+from service.engine.ranking import probabilities
 from trainer.learn import classifier
 from trainer.learn.classifier import (
     ClassifierSettings,

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from service.engine.arrays import Float32Array, frozen
-from service.engine.coding import Coder, Codes
+from service.engine.codes import Codes
+from service.engine.coding import Coder
 from tests import reference
 from trainer.errors import DataError
 from trainer.learn.dictionary import (

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.arrays import Float32Array
-from service.engine.coding import Codes
+from service.engine.codes import Codes
 from tests import reference
 from trainer.learn.dictionary import residual_energies, update_dictionary
 from trainer.learn.ksvd import sweep_ksvd
