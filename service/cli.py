@@ -1,4 +1,4 @@
-"""`python -m service serve | classify | loadtest | soak | flood | warm`.
+"""`python -m service serve | classify | health | loadtest | soak | flood | warm`.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done,
 1 something could not be done, 2 wrong arguments or settings.
@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from service import __version__
 from service.engine import LeafcodeError, Prediction
 from service.errors import SettingsError
+from service.health import add_health
 from service.loadtest.cli import add_flood, add_loadtest, add_soak
 from service.observability.logs import start_logging
-from service.repository import ModelKey, Repository
-from service.settings import ENVIRONMENT_ONLY, Settings, allowed, load_settings
+from service.repository import ModelKey, Repository, is_empty
+from service.settings import EMBEDDED_MODELS, ENVIRONMENT_ONLY, Settings, allowed, load_settings
 
 if TYPE_CHECKING:
     from service.engine import Engine
@@ -75,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands)
     _add_classify(commands)
+    add_health(commands)
     add_loadtest(commands)
     add_soak(commands)
     add_flood(commands)
@@ -150,12 +152,23 @@ def _serve(options: argparse.Namespace) -> int:
     from service.server import serve  # noqa: PLC0415
 
     try:
-        serve(settings)
+        serve(_with_models(settings))
     except LeafcodeError as error:
         # A line of the log like any other: whoever collects it must see why nothing runs.
         logger.error("cannot serve: %s", error)  # noqa: TRY400
         return 2 if isinstance(error, SettingsError) else 1
     return 0
+
+
+def _with_models(settings: Settings) -> Settings:
+    """The settings, with the embedded models if they say so for an empty folder, and it is."""
+    if settings.empty_models == "reject" or not is_empty(settings.models):
+        return settings
+    logger.info(
+        "%s is empty: the embedded model is served; publish models there and start again",
+        settings.models,
+    )
+    return settings.model_copy(update={"models": EMBEDDED_MODELS})
 
 
 def _warm(_: argparse.Namespace) -> int:
@@ -169,7 +182,7 @@ def _warm(_: argparse.Namespace) -> int:
 def _classify(options: argparse.Namespace) -> int:
     start_logging("warning")
     logging.getLogger("service.pool.warmup").setLevel(logging.INFO)
-    settings = load_settings(models=options.models)
+    settings = _with_models(load_settings(models=options.models))
     # Here, because they take half a second, which other commands do not need.
     from PIL import Image  # noqa: PLC0415
 

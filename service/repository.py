@@ -16,7 +16,16 @@ from service.engine import BundleError, Manifest, read_bundle
 from service.engine.bundle import MANIFEST_FILE, MODEL_NAME, TENSORS_FILE, read_manifest
 from service.errors import SettingsError, UnknownModelError
 
-__all__ = ["Model", "ModelKey", "Rejection", "Repository", "VersionFiles", "read_model", "survey"]
+__all__ = [
+    "Model",
+    "ModelKey",
+    "Rejection",
+    "Repository",
+    "VersionFiles",
+    "is_empty",
+    "read_model",
+    "survey",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +146,11 @@ class Repository:
                 f"version {version} of model {name!r} is not loaded, expected one of: {known}"
             )
         return self.models[key]
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether nothing is below `folder` but what is hidden, and what a new file system has."""
+    return all(path.name == "lost+found" for path in _entries(folder))
 
 
 def survey(folder: Path) -> dict[ModelKey, VersionFiles]:

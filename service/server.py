@@ -22,6 +22,7 @@ from fastapi import FastAPI
 
 from service import __version__
 from service.app import create_app, entry_of
+from service.engine.cpu_level import require_cpu_level
 from service.http.auth import Keys
 from service.http.closing import CloseLimits
 from service.http.listener import bind, drop_newcomers, url_of
@@ -49,6 +50,7 @@ def serve(settings: Settings) -> None:
     # Not before there is something to reload; processes started meanwhile inherit it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     logger.info("leafcode %s starts", __version__)
+    require_cpu_level()
     app = create_app(_with_open_files(settings))
     protocol = partial(
         LimitedProtocol,

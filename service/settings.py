@@ -22,6 +22,7 @@ from service.errors import SettingsError
 __all__ = [
     "EMBEDDED_MODELS",
     "ENVIRONMENT_ONLY",
+    "EmptyModels",
     "LogFormat",
     "LogLevel",
     "Pin",
@@ -30,6 +31,7 @@ __all__ = [
     "load_settings",
 ]
 
+EmptyModels = Literal["reject", "embedded"]
 LogFormat = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 Pin = Literal["auto", "always", "never"]
@@ -63,6 +65,11 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 
     models: Path = Field(EMBEDDED_MODELS, description="model repository, <name>/<version>/ below")
+    empty_models: EmptyModels = Field(
+        "reject",
+        description="what becomes of a start with an empty model repository: it is rejected, or "
+        "the embedded model is served",
+    )
     default_model: str | None = Field(
         None,
         min_length=1,

@@ -76,6 +76,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "service/examples": (),
     "service/reload.py": (*_ROUTES, "service.routes"),
     "service/app.py": (*_ROUTES, "service.routes", "service.reload"),
+    "service/health.py": (*_BOTTOM, "service.settings", "service.http"),
     "service/huge_pages.py": (),
     "service/pid_file.py": _BOTTOM,
     "service/server.py": (

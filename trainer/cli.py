@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from service.engine import Engine, LeafcodeError
+from service.engine.cpu_level import require_cpu_level
 from trainer.bench.plot import draw_speed
 from trainer.bench.report import in_place_of_section, markdown_section, speed_text
 from trainer.bench.run import EMBEDDED_MODELS, Sources, measure_speed
@@ -83,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _require_libraries()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
+        require_cpu_level()
         options.run(options)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)

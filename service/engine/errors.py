@@ -7,9 +7,10 @@ LeafcodeError
 │   ├── OversizedImageError    more bytes than allowed
 │   └── BrokenImageError       a known format, but damaged or beyond a limit
 ├── DescriptorError        whoever sent descriptors or codes
-└── BundleError            whoever made or moved the bundle
-    ├── UnreadableBundleError  whoever runs the machine: the bundle may be sound
-    └── VersionTakenError      whoever publishes a version that exists
+├── BundleError            whoever made or moved the bundle
+│   ├── UnreadableBundleError  whoever runs the machine: the bundle may be sound
+│   └── VersionTakenError      whoever publishes a version that exists
+└── UnsuitableCpuError     whoever chose the machine, or built the image
 
 Messages say what was found and what was expected. Nothing here knows HTTP.
 """
@@ -23,6 +24,7 @@ __all__ = [
     "LeafcodeError",
     "OversizedImageError",
     "UnreadableBundleError",
+    "UnsuitableCpuError",
     "UnsupportedImageError",
     "VersionTakenError",
 ]
@@ -66,3 +68,7 @@ class UnreadableBundleError(BundleError):
 
 class VersionTakenError(BundleError):
     """A version folder that exists already, perhaps since a moment ago."""
+
+
+class UnsuitableCpuError(LeafcodeError):
+    """A CPU that cannot run kernels that were compiled for a newer one."""

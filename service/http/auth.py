@@ -20,7 +20,7 @@ from service.errors import SettingsError, UnauthorizedError
 from service.http.problems import respond
 from service.settings import Settings
 
-__all__ = ["Keys", "RequireKey", "read_keys"]
+__all__ = ["Keys", "RequireKey", "list_keys", "read_keys"]
 
 logger = logging.getLogger(__name__)
 
@@ -79,10 +79,11 @@ def read_keys(settings: Settings) -> Keys | None:
     """The keys of the settings, or none if everyone may ask."""
     if settings.api_keys is None and settings.api_keys_file is None:
         return None
-    return Keys(partial(_read, settings))
+    return Keys(partial(list_keys, settings))
 
 
-def _read(settings: Settings) -> list[str]:
+def list_keys(settings: Settings) -> list[str]:
+    """The keys of the settings as they are; none if there are none."""
     keys: list[str] = []
     if settings.api_keys is not None:
         keys += _parse(settings.api_keys.get_secret_value().split(","), "LEAFCODE_API_KEYS")

@@ -18,6 +18,7 @@ from PIL import Image
 from service.engine import DESCRIPTOR_WIDTH, Bundle, Engine, EngineConfig, Manifest
 from service.engine.bundle import Tensor, expected_tensors
 from service.engine.config import Descriptor, HashKind
+from service.engine.cpu_level import require_cpu_level
 
 __all__ = ["run_every_kernel", "sample_image", "warm"]
 
@@ -30,6 +31,7 @@ _LABELS = ("one", "other")
 
 def warm() -> float:
     """Compile what is not compiled yet; how many seconds it took."""
+    require_cpu_level()
     notice = threading.Timer(
         _NOTICE_AFTER,
         logger.info,

@@ -83,6 +83,29 @@ def test_classify_refuses_an_unknown_model(models: Path, image: Path) -> None:
     assert b"model 'pears' is not loaded, expected one of: apples, tiny" in ended.stderr
 
 
+def test_an_empty_folder_stands_for_the_embedded_model_where_the_setting_says_so(
+    image: Path, tmp_path: Path
+) -> None:
+    models = tmp_path / "models"
+    (models / "lost+found").mkdir(parents=True)
+    (models / ".hidden").touch()
+    variables = {"LEAFCODE_MODELS": str(models), "LEAFCODE_EMPTY_MODELS": "embedded"}
+    ended = run_here("classify", str(image), "--json", **variables)
+    assert json.loads(ended.stdout)["model"]["name"] == "caltech101"
+
+
+@pytest.mark.parametrize(("setting", "inside"), [("reject", "lost+found"), ("embedded", "1")])
+def test_no_other_folder_stands_for_the_embedded_model(
+    image: Path, tmp_path: Path, setting: str, inside: str
+) -> None:
+    models = tmp_path / "models"
+    (models / inside).mkdir(parents=True)
+    variables = {"LEAFCODE_MODELS": str(models), "LEAFCODE_EMPTY_MODELS": setting}
+    ended = run_here("classify", str(image), **variables)
+    assert ended.returncode == 1
+    assert f"{models}: no bundle found" in ended.stderr.decode()
+
+
 @pytest.mark.parametrize("arguments", [["serve", "--port", "x"], ["classify"], ["fly"], []])
 def test_wrong_arguments_end_with_code_two(arguments: list[str]) -> None:
     ended = run_here(*arguments)

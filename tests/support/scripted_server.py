@@ -23,8 +23,9 @@ def listening(respond: Respond) -> Iterator[Address]:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
-                length = int(head.lower().partition(b"content-length: ")[2].split()[0])
-                pieces = respond(head, await reader.readexactly(length))
+                _, _, length = head.lower().partition(b"content-length: ")
+                body = await reader.readexactly(int(length.split()[0]) if length else 0)
+                pieces = respond(head, body)
                 if not pieces:
                     break
                 for piece in pieces:
