@@ -95,6 +95,22 @@ def test_truncated_cache_files_are_compiled_again(
     assert not caplog.records
 
 
+@pytest.mark.parametrize("place", [0.0, 0.1, 0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_a_flipped_bit_of_a_cache_file_is_compiled_again(
+    source: Path, cache: Path, caplog: pytest.LogCaptureFixture, suffix: str, place: float
+) -> None:
+    """It was run as machine code, which ended the process or gave another answer."""
+    for path in cache.rglob(f"*.{suffix}"):
+        data = bytearray(path.read_bytes())
+        data[int(place * (len(data) - 1))] ^= 1
+        path.write_bytes(data)
+    kernel = start(source)
+    assert kernel(21) == 42
+    assert (cache_hits(kernel), cache_misses(kernel)) == (0, 1)
+    assert "is damaged, compiling again" in caplog.text
+
+
 @pytest.fixture
 def nowhere(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file in place of every folder of the cache, which stops root, too."""
