@@ -7,10 +7,11 @@ the answer to a stated length by plain text.
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 
-from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -58,20 +59,47 @@ async def read_body(request: Request) -> bytes:
 
 async def read_files(request: Request, most: int) -> tuple[bytes, ...]:
     """The files of a form, under any field name, in the order sent: one to `most` of them."""
+    async with aclosing(request.stream()) as stream:
+        parser = _FormParser(request.headers, stream, max_files=most, max_fields=_MAX_FIELDS)
+        form = await parser.read()
     try:
-        async with request.form(max_files=most, max_fields=_MAX_FIELDS) as form:
-            files = [part for _, part in form.multi_items() if isinstance(part, UploadFile)]
-            items = [await file.read() for file in files]
-    except HTTPException as error:
-        # What Starlette raises for a form that cannot be read, too many files among the reasons.
-        crowded = error.detail.startswith("Too many")
-        kind = OversizedBodyError if crowded else MalformedBodyError
-        raise kind(f"the form cannot be read: {error.detail}") from error
+        files = [part for _, part in form.multi_items() if isinstance(part, UploadFile)]
+        items = [await file.read() for file in files]
+    finally:
+        await form.close()
     if not items:
         raise EmptyImageError(
             "the form has no file, expected at least one; with curl: -F image=@photo.jpg"
         )
     return tuple(items)
+
+
+class _FormParser(MultiPartParser):
+    """Starlette's parser of forms, which takes half a form for all of it."""
+
+    _ended = False
+
+    def on_end(self) -> None:
+        """The last boundary is here."""
+        self._ended = True
+
+    async def read(self) -> FormData:
+        """All parts of the form; raises a `RequestError` if it cannot be read."""
+        try:
+            form = await self.parse()
+        except MultiPartException as error:
+            crowded = error.message.startswith("Too many")
+            kind = OversizedBodyError if crowded else MalformedBodyError
+            raise kind(f"the form cannot be read: {error.message}") from error
+        except UnicodeError as error:
+            # Some of Python's codecs raise this where Starlette expects a kind of it.
+            raise MalformedBodyError(
+                f"the form has names that its charset cannot read: {error}"
+            ) from error
+        if not self._ended:
+            await form.close()
+            raise MalformedBodyError("the form stops before its last boundary")
+        return form
 
 
 @dataclass(frozen=True)

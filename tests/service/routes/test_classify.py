@@ -192,6 +192,33 @@ def test_a_form_that_cannot_be_read_is_refused(client: httpx.Client, content_typ
     problem_of(client.post("/v1/classify", content=b"nonsense", headers=headers), 400)
 
 
+def form_of(*parts: bytes, end: bytes = b"--b--\r\n") -> bytes:
+    return b"".join(b"--b\r\n" + part + b"\r\n" for part in parts) + end
+
+
+def file_part(data: bytes) -> bytes:
+    return b'Content-Disposition: form-data; name="image"; filename="a.png"\r\n\r\n' + data
+
+
+@pytest.mark.parametrize("charset", ["undefined", "punycode"])
+def test_a_form_in_a_charset_that_reads_nothing_is_rejected(
+    client: httpx.Client, charset: str
+) -> None:
+    """Python has codecs that raise another error than others, which was a 500."""
+    headers = {"content-type": f"multipart/form-data; boundary=b; charset={charset}"}
+    answer = client.post("/v1/classify", content=form_of(file_part(PNG)), headers=headers)
+    assert "charset" in str(problem_of(answer, 400)["detail"])
+
+
+@pytest.mark.parametrize("end", [b"", b"--b"], ids=["no boundary", "another part begins"])
+def test_a_form_that_stops_early_is_rejected(client: httpx.Client, end: bytes) -> None:
+    """The files before the last one were answered as if they were all."""
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    content = form_of(file_part(PNG), file_part(PNG), end=end)
+    answer = client.post("/v1/classify", content=content, headers=headers)
+    assert "stops before its last boundary" in str(problem_of(answer, 400)["detail"])
+
+
 def test_a_form_with_too_many_files_is_refused(client: httpx.Client) -> None:
     response = client.post("/v1/classify", files=[("image", PNG)] * 5)
     assert "Maximum number of files is 4" in str(problem_of(response, 413)["detail"])
