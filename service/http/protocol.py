@@ -43,6 +43,12 @@ _LAST_SECONDS = 0.8
 # "100 Continue", which a client waits for before it sends its body.
 _INTERIM = b"HTTP/1.1 1"
 
+# "Upgrade: h2c", which a client may offer and a server may ignore. The parser cannot: it takes
+# what follows for the other protocol, a body too. So the header is given another name; where it
+# is written in another way, or comes late, the request is rejected.
+_OFFER = b"pgrade:"
+_OFFER_BYTES = 4_096
+
 
 @dataclass(frozen=True)
 class HeaderLimits:
@@ -92,6 +98,8 @@ class LimitedProtocol(ClosingProtocol):
             return
         self._mixed = False
         self._chunk_bytes = len(data)
+        if (place := data.find(_OFFER, 0, _OFFER_BYTES)) >= 0:
+            data = self._without_offer(data, place)
         super().data_received(data)
         if self._deaf or self.transport.is_closing():
             return
@@ -115,10 +123,12 @@ class LimitedProtocol(ClosingProtocol):
     def on_headers_complete(self) -> None:
         """A request whose headers are in order starts."""
         self._check_headers()
-        self._in_headers, self._head_bytes, self._mixed = False, 0, True
-        self._disarm()
-        before, self._progress = self.cycle, RequestProgress(cast("Scope", self.scope))
+        before, progress = self.cycle, RequestProgress(cast("Scope", self.scope))
         super().on_headers_complete()
+        # Behind that, because it raises at a URL that cannot be read.
+        self._in_headers, self._head_bytes, self._mixed = False, 0, True
+        self._progress = progress
+        self._disarm()
         if self._stopping:
             self.cycle.keep_alive = False
         # The request has its headers; from here on uvicorn collects trailers, which nobody reads.
@@ -199,7 +209,12 @@ class LimitedProtocol(ClosingProtocol):
         return self._in_headers or self.cycle.more_body
 
     def _check_headers(self) -> None:
-        """Reject more headers or trailers, or more bytes of them, than allowed."""
+        """Reject more headers or trailers, or more bytes of them, than allowed, and tunnels."""
+        if self.parser.should_upgrade():
+            self._rejection = InvalidRequestError(
+                "the request asks for another protocol, expected HTTP/1.1 without Upgrade"
+            )
+            raise self._rejection
         if len(self.headers) > _MAX_HEADERS:
             self._rejection = OversizedHeadersError(
                 f"the request has more than {_MAX_HEADERS} headers, the most allowed"
@@ -217,6 +232,13 @@ class LimitedProtocol(ClosingProtocol):
         if size > self._limits.max_bytes:
             self._rejection = self._oversized()
             raise self._rejection
+
+    def _without_offer(self, data: bytes, place: int) -> bytes:
+        """The data with the `_OFFER` at `place` renamed, unless that is in a body."""
+        in_body = self.cycle is not None and self.cycle.more_body
+        if in_body or data.find(b"\r\n\r\n", 0, place) >= 0:
+            return data
+        return data[:place] + b"pgrade-ignored:" + data[place + len(_OFFER) :]
 
     def _oversized(self) -> OversizedHeadersError:
         return OversizedHeadersError(

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import requests
 
-from tests.support import pictures
+from tests.support import forged, pictures
 from tests.support.metrics_page import metrics, value
 from tests.support.processes import DEADLINE_SECONDS, Server, until
 from tests.support.sockets import address, connect, problem, until_closed
@@ -62,6 +62,8 @@ def strict(models: Path) -> Iterator[Server]:
         (CHUNKED + b"X-Long: " + b"x" * 4_000 + b"\r\n\r\n", (431, "oversized-headers")),
         (CHUNKED + b"X: y\r\n" * 200 + b"\r\n", (431, "oversized-headers")),
         (START + b"Transfer-Encoding: chunked\r\n\r\nnonsense", (400, "invalid-request")),
+        (b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n", (400, "invalid-request")),
+        (b"GET http://[x/ HTTP/1.1\r\nHost: x\r\n\r\n", (400, "invalid-request")),
     ],
     ids=[
         "nothing",
@@ -80,6 +82,8 @@ def strict(models: Path) -> Iterator[Server]:
         "a long trailer",
         "many trailers",
         "no chunk",
+        "a tunnel",
+        "no URL",
     ],
 )
 def test_a_bad_connection_is_answered_and_closed(
@@ -168,6 +172,50 @@ def test_a_rejection_waits_for_the_answers_before_it(
     *answers, last = [b"HTTP/1.1 " + answer for answer in received.split(b"HTTP/1.1 ")[1:]]
     assert [answer[:13] for answer in answers] == [b"HTTP/1.1 200 "] * 2
     assert problem(last) == expected
+
+
+@pytest.mark.parametrize(
+    "upgrade",
+    [
+        # What Java's HttpClient sends unless it is told otherwise.
+        b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAA\r\nUpgrade: h2c\r\n",
+        b"connection: upgrade\r\nupgrade: websocket\r\n",
+    ],
+    ids=["h2c", "websocket"],
+)
+def test_another_protocol_is_offered_in_vain_and_the_body_is_read(
+    strict: Server, upgrade: bytes
+) -> None:
+    offer = CLASSIFY.replace(b"Host: x\r\n", b"Host: x\r\n" + upgrade)
+    last = CLASSIFY.replace(b"Host: x", b"Host: x\r\nConnection: close")
+    with closing(connect(strict)) as connection:
+        connection.sendall(offer)
+        received = connection.recv(65_536)
+        connection.sendall(last)
+        received += until_closed(connection)
+    assert received.count(b"HTTP/1.1 200 ") == 2
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["with its headers", "behind them"])
+def test_a_body_that_reads_like_an_offer_stays_as_it_is(strict: Server, *, together: bool) -> None:
+    comment = forged.png_chunk(b"tEXt", b"Comment\0\nUpgrade: h2c\n")  # with its checksum
+    image = PNG[:33] + comment + PNG[33:]
+    head = START + f"Content-Length: {len(image)}\r\nConnection: close\r\n".encode()
+    with closing(connect(strict)) as connection:
+        if together:
+            connection.sendall(head + b"\r\n" + image)
+        else:
+            connection.sendall(head + b"Expect: 100-continue\r\n\r\n")
+            assert connection.recv(65_536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            connection.sendall(image)
+        assert until_closed(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_an_offer_of_another_protocol_that_is_not_seen_in_time_is_rejected(strict: Server) -> None:
+    offer = b"CONNECTION: UPGRADE\r\nUPGRADE: H2C\r\n"
+    with closing(connect(strict)) as connection:
+        connection.sendall(CLASSIFY.replace(b"Host: x\r\n", b"Host: x\r\n" + offer))
+        assert problem(until_closed(connection)) == (400, "invalid-request")
 
 
 def test_a_connection_takes_a_bounded_number_of_requests_ahead(strict: Server) -> None:
