@@ -26,6 +26,7 @@ from service.observability.ended_requests import EndedRequests
 from service.observability.logs import dropped_lines, log_config
 from service.observability.metrics import Metrics, PoolCollector
 from service.observability.tracing import Tracing
+from service.pool.fork_server_process import ForkServerProcess
 from service.pool.memory import memory
 from service.pool.pool import Pool
 from service.reload import Reloader
@@ -62,8 +63,15 @@ _TAGS = [
 ]
 
 
-def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
-    """The application; models are loaded when it starts. Traces go where the settings say."""
+def create_app(
+    settings: Settings,
+    tracing: Tracing | None = None,
+    fork_server: ForkServerProcess | None = None,
+) -> FastAPI:
+    """The application; models are loaded when it starts. Traces go where the settings say.
+
+    Its workers come out of `fork_server`, if that was started already.
+    """
     tracing = tracing or Tracing.to(settings.otlp_endpoint)
     requests = RequestCount()
     app = FastAPIOffline(
@@ -77,7 +85,7 @@ def create_app(settings: Settings, tracing: Tracing | None = None) -> FastAPI:
         openapi_tags=_TAGS,
         generate_unique_id_function=_operation_id,
         dependencies=[Depends(check_query)],
-        lifespan=partial(_lifespan, settings=settings, tracing=tracing, requests=requests),
+        lifespan=partial(_lifespan, settings, tracing, requests, fork_server),
         telemetry=tracing.configuration,
     )
     app.openapi = partial(complete_openapi, app, _DIRECT_ROUTERS, settings)  # type: ignore[method-assign]
@@ -187,10 +195,15 @@ def entry_of(app: FastAPI) -> ASGIApp:
 
 @asynccontextmanager
 async def _lifespan(
-    app: FastAPI, settings: Settings, tracing: Tracing, requests: RequestCount
+    settings: Settings,
+    tracing: Tracing,
+    requests: RequestCount,
+    fork_server: ForkServerProcess | None,
+    app: FastAPI,
 ) -> AsyncIterator[None]:
     repository = await asyncio.to_thread(Repository.load, settings.models, settings.default_model)
-    pool = Pool(settings, repository.models, log_config(settings.log_level, settings.log_format))
+    logs = log_config(settings.log_level, settings.log_format)
+    pool = Pool(settings, repository.models, logs, fork_server)
     # Known before it is ready, so that probes can say what it waits for.
     app.state.context = Context(settings, repository, pool)
 

@@ -8,6 +8,7 @@ import argparse
 import gc
 import json
 import logging
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -17,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from service import __version__
 from service.engine import LeafcodeError, Prediction
+from service.engine.cpu_level import require_cpu_level
 from service.errors import SettingsError
 from service.health import add_health
 from service.loadtest.cli import add_flood, add_loadtest, add_soak
-from service.observability.logs import start_logging
+from service.observability.logs import log_config, start_logging
+from service.pool.fork_server_process import ForkServerProcess
 from service.repository import ModelKey, Repository, is_empty
 from service.settings import EMBEDDED_MODELS, ENVIRONMENT_ONLY, Settings, allowed, load_settings
 
@@ -148,16 +151,27 @@ def _serve(options: argparse.Namespace) -> int:
     settings = load_settings(**{name: getattr(options, name) for name in _SERVE_FLAGS})
     start_logging(settings.log_level, settings.log_format, queued=True)
     gc.disable()  # as in `__main__`, until the service is ready
-    # Here, because the web framework takes half a second, which no other command needs.
-    from service.server import serve  # noqa: PLC0415
-
+    # Not before there is something to reload; processes started meanwhile inherit it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    logger.info("leafcode %s starts", __version__)
     try:
-        serve(_with_models(settings))
+        require_cpu_level()
+        _serve_with_kernels(_with_models(settings))
     except LeafcodeError as error:
         # A line of the log like any other: whoever collects it must see why nothing runs.
         logger.error("cannot serve: %s", error)  # noqa: TRY400
         return 2 if isinstance(error, SettingsError) else 1
     return 0
+
+
+def _serve_with_kernels(settings: Settings) -> None:
+    logs = log_config(settings.log_level, settings.log_format)
+    with ForkServerProcess(settings.threads, logs) as fork_server:
+        # Here, because the web framework takes half a second, which no other command needs, and
+        # the fork server as long for the kernels.
+        from service.server import serve  # noqa: PLC0415
+
+        serve(settings, fork_server)
 
 
 def _with_models(settings: Settings) -> Settings:

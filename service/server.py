@@ -20,9 +20,7 @@ from typing import Any, cast
 import uvicorn
 from fastapi import FastAPI
 
-from service import __version__
 from service.app import create_app, entry_of
-from service.engine.cpu_level import require_cpu_level
 from service.http.auth import Keys
 from service.http.closing import CloseLimits
 from service.http.listener import bind, drop_newcomers, url_of
@@ -31,6 +29,7 @@ from service.http.traffic import MAX_DRAINING
 from service.huge_pages import join_pages
 from service.pid_file import pid_file
 from service.pool.cores import stay_on
+from service.pool.fork_server_process import ForkServerProcess
 from service.pool.pool import Pool
 from service.reload import Reloader
 from service.settings import Settings
@@ -45,13 +44,9 @@ _HANDSHAKE_SECONDS = 0.1
 _OTHER_FILES = 500
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, fork_server: ForkServerProcess) -> None:
     """Serve until SIGINT or SIGTERM; raises a `LeafcodeError` if that cannot start."""
-    # Not before there is something to reload; processes started meanwhile inherit it.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    logger.info("leafcode %s starts", __version__)
-    require_cpu_level()
-    app = create_app(_with_open_files(settings))
+    app = create_app(_with_open_files(settings), fork_server=fork_server)
     protocol = partial(
         LimitedProtocol,
         limits=HeaderLimits(settings.max_header_bytes, settings.header_timeout_seconds),

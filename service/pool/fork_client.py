@@ -8,12 +8,11 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from service.errors import WorkerLostError
+from service.pool.fork_server_process import ForkServerProcess
 from service.pool.worker_plan import WorkerPlan
 
 __all__ = ["ForkClient"]
@@ -31,12 +30,19 @@ _START_TIMEOUT = 300.0
 class ForkClient:
     """One fork server at a time; one that is lost or hangs is replaced with the next worker.
 
-    `log_config` is for `logging.config.dictConfig` in the fork server and its workers.
+    `log_config` is for `logging.config.dictConfig` in the fork server and its workers. The
+    first one may have been `started` already.
     """
 
-    def __init__(self, threads: int, log_config: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self,
+        threads: int,
+        log_config: Mapping[str, Any] | None,
+        started: ForkServerProcess | None = None,
+    ) -> None:
         self._threads = threads
         self._log_config = log_config
+        self._started = started
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._ready = False
@@ -106,18 +112,11 @@ class ForkClient:
     async def _start(self) -> None:
         await self._end_process()
         self._ready = False
-        ours, theirs = socket.socketpair()
-        with theirs:
-            arguments = [str(theirs.fileno()), json.dumps(self._log_config)]
-            self._process = subprocess.Popen(  # noqa: ASYNC220, S603
-                [sys.executable, "-m", "service.pool.fork_server", *arguments],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                env=_environment(self._threads),
-            )
-        ours.settimeout(0)
-        self._control = ours
-        asyncio.get_running_loop().add_reader(ours, self._on_readable)
+        started = self._started or ForkServerProcess(self._threads, self._log_config)
+        self._started = None
+        self._process, self._control = started.process, started.control
+        self._control.settimeout(0)
+        asyncio.get_running_loop().add_reader(self._control, self._on_readable)
         try:
             await asyncio.wait_for(self._ask(), _START_TIMEOUT)
         except TimeoutError as error:
@@ -209,16 +208,3 @@ class ForkClient:
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def _environment(threads: int) -> dict[str, str]:
-    """Ours without keys, with the package in reach and every library kept to its threads."""
-    package = str(Path(__file__).parents[2])
-    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {
-        **{name: value for name, value in os.environ.items() if name != "LEAFCODE_API_KEYS"},
-        "PYTHONPATH": os.pathsep.join(paths),
-        "NUMBA_NUM_THREADS": str(threads),
-        # The engine's own threads share the cores; a fork must not find threads of BLAS.
-        **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
-    }

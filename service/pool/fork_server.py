@@ -17,41 +17,54 @@ import signal
 import socket
 import sys
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
-from service.pool import worker
-from service.pool.warmup import warm
 from service.pool.worker_plan import WorkerPlan
 
-__all__ = ["ForkServer", "main"]
+__all__ = ["SERVICE_SIGNALS", "ForkServer", "main"]
 
 logger = logging.getLogger(__name__)
 
 _LINE_BYTES = 65_536
 
+# Ctrl-C and a stopping supervisor signal the whole group; only the service obeys.
+SERVICE_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def main(descriptor: int, log_config: dict[str, Any] | None) -> None:
     """Prepare, report that it is ready, and fork workers until the service is gone."""
-    # Ctrl-C and a stopping supervisor signal the whole group; only the service obeys.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SERVICE_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SERVICE_SIGNALS)  # blocked by who started it
     if log_config is not None:
         logging.config.dictConfig(log_config)
     gc.disable()
+    # numba would look for the BLAS of SciPy, which no kernel uses: .2 s and 16 MB.
+    sys.modules["scipy"] = None  # type: ignore[assignment]
+    from service.pool import worker  # noqa: PLC0415
+    from service.pool.warmup import warm  # noqa: PLC0415
+
     warm()
     # What is there now stays: the collector must not touch, and so copy, its pages.
     gc.collect()
     gc.freeze()
     gc.enable()
     with socket.socket(fileno=descriptor) as control:
-        ForkServer(control).serve()
+        ForkServer(control, worker.run).serve()
 
 
 class ForkServer:
-    """Forks workers on request, reaps them, and reports how they ended."""
+    """Forks workers on request, reaps them, and reports how they ended.
 
-    def __init__(self, control: socket.socket) -> None:
+    `run_worker` is all that a worker does, with its socket and its plan.
+    """
+
+    def __init__(
+        self, control: socket.socket, run_worker: Callable[[socket.socket, WorkerPlan], None]
+    ) -> None:
         self._control = control
+        self._run_worker = run_worker
         self._children: set[int] = set()
         self._connections: deque[int] = deque()
         self._buffer = b""
@@ -118,7 +131,7 @@ class ForkServer:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for inherited in (self._control, self._child_ended, self._wakeup):
                 inherited.close()
-            worker.run(connection, plan)
+            self._run_worker(connection, plan)
             code = 0
         except BaseException:
             logger.exception("worker %d failed", plan.number)

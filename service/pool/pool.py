@@ -25,6 +25,7 @@ from service.formats.v2.requests import RequestedOutput
 from service.pool.cores import Placement
 from service.pool.dispatcher import Dispatcher
 from service.pool.fork_client import ForkClient
+from service.pool.fork_server_process import ForkServerProcess
 from service.pool.frames import Fields, Frame, Kind
 from service.pool.job import Outcome
 from service.pool.state import PoolState
@@ -48,7 +49,8 @@ class Pool:
 
     An operation raises `NotReadyError`, `OverloadedError`, `DeadlineError` or
     `WorkerLostError`, or what the engine raises. Its `timeout` in seconds counts from the
-    call and never extends `Settings.deadline_seconds`.
+    call and never extends `Settings.deadline_seconds`. A `fork_server` that was started ahead
+    is used first.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Pool:
         settings: Settings,
         models: Mapping[ModelKey, Model],
         log_config: Mapping[str, Any] | None = None,
+        fork_server: ForkServerProcess | None = None,
     ) -> None:
         self._settings = settings
         self._first_models = dict(models)
@@ -67,7 +70,7 @@ class Pool:
         self._loading = asyncio.Lock()
         self._placement = Placement.of(settings.workers, settings.threads, settings.pin)
         self._dispatcher = Dispatcher(settings, len(self._placement.workers))
-        self._forks = ForkClient(settings.threads, log_config)
+        self._forks = ForkClient(settings.threads, log_config, fork_server)
         self._slots: list[WorkerSlot] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._heartbeat: asyncio.TimerHandle | None = None

@@ -177,6 +177,15 @@ def test_a_killed_service_leaves_no_process_behind(models: Path) -> None:
         until(lambda: not any(map(is_alive, processes)))
 
 
+def test_a_service_that_is_killed_while_it_starts_leaves_no_process_behind(models: Path) -> None:
+    with Server("--models", str(models), wait=False) as server:
+        until(lambda: bool(children_of(server.process.pid)))
+        processes = children_of(server.process.pid)
+        server.stop(signal.SIGKILL)
+        until(lambda: not any(map(is_alive, processes)))
+    assert "Traceback" not in "".join(server.log)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_start_that_compiles_says_so_and_can_be_interrupted(
     models: Path, tmp_path: Path, number: signal.Signals, code: int

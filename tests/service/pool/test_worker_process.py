@@ -14,6 +14,7 @@ from service.engine.bundle import BundleFiles
 from service.errors import WorkerLostError
 from service.pool import fork_client
 from service.pool.fork_client import ForkClient
+from service.pool.fork_server_process import ForkServerProcess
 from service.pool.frames import Fields, Frame, Kind
 from service.pool.worker_plan import WorkerPlan
 from service.pool.worker_process import WorkerProcess
@@ -33,9 +34,10 @@ ALL_CORES = tuple(sorted(os.sched_getaffinity(0)))
 def run() -> Iterator[Run]:
     """Runs tests with one fork server; each leaves no process but that one."""
     before = children_of(os.getpid())
-    with asyncio.Runner() as runner:
-        forks = ForkClient(1, None)
+    with asyncio.Runner() as runner, ForkServerProcess(1, None) as started:
+        forks = ForkClient(1, None, started)
         runner.run(forks.start())
+        assert children_of(os.getpid()) == [*before, started.process.pid]
 
         async def limited(test: Test) -> None:
             async with asyncio.timeout(DEADLINE_SECONDS):
