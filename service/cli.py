@@ -1,4 +1,4 @@
-"""`python -m service serve | classify | health | loadtest | soak | flood | warm`.
+"""`python -m service serve | classify | health | settings | loadtest | soak | flood | warm`.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done,
 1 something could not be done, 2 wrong arguments or settings.
@@ -26,6 +26,7 @@ from service.observability.logs import log_config, start_logging
 from service.pool.fork_server_process import ForkServerProcess
 from service.repository import ModelKey, Repository, is_empty
 from service.settings import EMBEDDED_MODELS, ENVIRONMENT_ONLY, Settings, allowed, load_settings
+from service.settings_table import add_settings
 
 if TYPE_CHECKING:
     from service.engine import Engine
@@ -80,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_classify(commands)
     add_health(commands)
+    add_settings(commands)
     add_loadtest(commands)
     add_soak(commands)
     add_flood(commands)

@@ -65,6 +65,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "service/engine": (),
     "service/errors.py": ("service.engine",),
     "service/settings.py": _BOTTOM,
+    "service/settings_table.py": ("service.settings",),
     "service/repository.py": _BOTTOM,
     "service/formats": _BOTTOM,
     "service/pool": (*_BOTTOM, *_MIDDLE),

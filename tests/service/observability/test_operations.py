@@ -5,7 +5,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from tests.support import pictures, promql
-from tests.support.processes import Server
+from tests.support.metric_table import rows
+from tests.support.processes import ROOT, Server
 from tests.support.promql import SCRAPED, Selector
 
 EXPRESSIONS = promql.alert_expressions() | promql.panel_expressions()
@@ -82,3 +83,11 @@ def test_routes_of_expressions_are_served(server: Server) -> None:
         if route
     }
     assert asked <= paths
+
+
+def test_the_operators_page_lists_every_metric_in_its_own_words(server: Server) -> None:
+    httpx.post(f"{server.url}/v1/classify", content=pictures.png()).raise_for_status()
+    expected = rows(httpx.get(f"{server.url}/metrics").text)
+    _, _, listed = (ROOT / "docker" / "README.md").read_text("utf-8").partition("## All metrics")
+    found = [line for line in listed.splitlines() if line.startswith("| `")]
+    assert found == expected
