@@ -48,7 +48,9 @@ RUN sh docker/prepare trainer
 FROM engine-build AS service-build
 # With traces: --build-arg EXTRAS=server,otel
 ARG EXTRAS=server
-RUN pip install --no-cache-dir --no-compile ".[${EXTRAS}]"
+# The load test needs its histograms; what these say they need beside is for building them.
+RUN pip install --no-cache-dir --no-compile ".[${EXTRAS}]" && \
+    pip install --no-cache-dir --no-compile --no-deps hdrhistogram
 COPY service service
 COPY trainer trainer
 COPY docker/prepare docker/

@@ -21,7 +21,8 @@ from service.engine import LeafcodeError, Prediction
 from service.engine.cpu_level import require_cpu_level
 from service.errors import SettingsError
 from service.health import add_health
-from service.loadtest.cli import add_flood, add_loadtest, add_soak
+from service.loadtest.cli import add_flood, add_soak
+from service.loadtest.options import add_loadtest
 from service.observability.logs import log_config, start_logging
 from service.pool.fork_server_process import ForkServerProcess
 from service.repository import ModelKey, Repository, is_empty

@@ -22,7 +22,8 @@ NOT_AGAIN = "make test"
 # Cheaper than what stands there; all else is pasted as it is.
 CHEAPER = {
     "trainer fit photos": "trainer fit photos --samples 3000 --atoms 64 --iterations 2",
-    "--seconds 2": "--seconds 0.2",
+    "--duration 10": "--duration 0.2",
+    "--ramp": "--ramp --rate 20 --duration 0.2 --max-p99 60000",
     "--port 8001": "--port 0",
 }
 # Until it is ready; then it is asked to stop, and has to end well.
@@ -153,7 +154,8 @@ def test_every_shell_line_works_in_a_fresh_clone(printed: dict[str, str]) -> Non
         ("python -m trainer evaluate models/photos/2", "tested on"),
         ("python -m trainer inspect models/photos/2", "photos"),
         ("python -m service serve", "ready at"),
-        ("python -m service loadtest", "  200 "),
+        ("python -m service loadtest http://127.0.0.1:8000 --clients", "status 200"),
+        ("python -m service loadtest http://127.0.0.1:8000 --ramp", "knee: "),
     ],
 )
 def test_a_command_prints_what_the_readme_says(

@@ -1,7 +1,7 @@
 """How many requests are sent, and when; every plan ends by itself.
 
-A plan has either `clients`, each of which waits for its answer, or a `rate`, and either a
-number of requests or a number of seconds. Programs write plans as JSON objects.
+A plan has either `clients`, each of which waits for its answer, or a `rate`, and a number of
+requests or a duration in seconds, or both. Programs write plans as JSON objects.
 """
 
 import json
@@ -15,7 +15,7 @@ from service.loadtest.generator import Generator, Load, even_times, poisson_time
 __all__ = ["LoadPlan"]
 
 # A run keeps about 200 bytes a request, and a connection a client.
-_LIMITS = {"clients": 1000, "rate": 100_000, "requests": 1_000_000, "seconds": 3600}
+_LIMITS = {"clients": 1000, "rate": 100_000, "requests": 1_000_000, "duration": 3600}
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class LoadPlan:
     clients: int | None = None
     rate: float | None = None
     requests: int | None = None
-    seconds: float | None = None
+    duration: float | None = None
     poisson: bool = False
     seed: int = 0
     images: Sequence[int] | None = None
@@ -37,8 +37,8 @@ class LoadPlan:
                 raise SettingsError(f"{name} is {value}, expected more than 0, at most {limit}")
         if (self.clients is None) == (self.rate is None):
             raise SettingsError("expected either a number of clients or a rate")
-        if (self.requests is None) == (self.seconds is None):
-            raise SettingsError("expected either a number of requests or a number of seconds")
+        if self.requests is None and self.duration is None:
+            raise SettingsError("expected a number of requests or a duration")
         if self.poisson and self.rate is None:
             raise SettingsError("Poisson arrivals need a rate")
 
@@ -58,10 +58,11 @@ class LoadPlan:
             return generator.open_loop(requests, self._times(self.rate))
         assert self.clients is not None  # noqa: S101
         repeated = islice(cycle(requests), self.requests or _LIMITS["requests"])
-        return generator.closed_loop(repeated, self.clients, self.seconds or float("inf"))
+        return generator.closed_loop(repeated, self.clients, self.duration or float("inf"))
 
     def _times(self, rate: float) -> list[float]:
-        count = self.requests or max(1, round(rate * (self.seconds or 0)))
+        in_time = float("inf") if self.duration is None else max(1, round(rate * self.duration))
+        count = int(min(in_time, self.requests or float("inf")))
         if count > _LIMITS["requests"]:
             raise SettingsError(f"{count} requests, expected at most {_LIMITS['requests']}")
         return poisson_times(rate, count, self.seed) if self.poisson else even_times(rate, count)

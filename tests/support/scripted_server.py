@@ -3,19 +3,22 @@
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 REJECTED = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n"
 
 Address = tuple[str, int]
-Respond = Callable[[bytes, bytes], list[bytes]]
+Respond = Callable[[bytes, bytes], list[bytes] | Awaitable[list[bytes]]]
 
 
 @contextmanager
 def listening(respond: Respond) -> Iterator[Address]:
-    """A server that sends the pieces of `respond(head, body)`; none closes the connection."""
+    """A server that sends the pieces of `respond(head, body)`; none closes the connection.
+
+    It does nothing else while `respond` runs, unless that is asynchronous.
+    """
     writers: list[asyncio.StreamWriter] = []
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -25,7 +28,8 @@ def listening(respond: Respond) -> Iterator[Address]:
                 head = await reader.readuntil(b"\r\n\r\n")
                 _, _, length = head.lower().partition(b"content-length: ")
                 body = await reader.readexactly(int(length.split()[0]) if length else 0)
-                pieces = respond(head, body)
+                answer = respond(head, body)
+                pieces = answer if isinstance(answer, list) else await answer
                 if not pieces:
                     break
                 for piece in pieces:

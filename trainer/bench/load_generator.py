@@ -98,7 +98,7 @@ class LoadGenerator:
 
     def open_loop(self, rate: float, seconds: float, *, poisson: bool = False) -> Load:
         """Send all images in turns at a rate, whatever becomes of them."""
-        return self._run(rate=rate, seconds=seconds, poisson=poisson)
+        return self._run(rate=rate, duration=seconds, poisson=poisson)
 
     def _run(self, **plan: object) -> Load:
         assert self._process.stdin is not None  # noqa: S101

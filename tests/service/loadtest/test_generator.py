@@ -1,5 +1,6 @@
 """The load generator against a server whose answers the tests write."""
 
+import asyncio
 from itertools import repeat
 
 import pytest
@@ -114,3 +115,89 @@ def test_poisson_arrivals_have_the_same_mean_rate() -> None:
     assert times == sorted(times)
     assert len(times) == 2000
     assert times[-1] == pytest.approx(20, rel=0.1)
+
+
+def test_a_server_that_stalls_delays_all_that_were_due_meanwhile() -> None:
+    """Coordinated omission: a generator that waits with the server sees one slow answer."""
+    now = [0.0]
+    due_meanwhile = 10
+
+    def respond(_: bytes, body: bytes) -> list[bytes]:
+        if int(body) == 0:
+            now[0] = 5.0  # the whole server stands still from the first request on
+        return [OK]
+
+    with listening(respond) as address:
+        generator = Generator(address, clock=lambda: now[0])
+        load = generator.open_loop(posts(12), even_times(100, due_meanwhile))
+        assert now[0] == 5.0
+        waiting = generator.closed_loop(posts(12)[1:], 1)
+    assert [item.seconds for item in load.exchanges] == pytest.approx(
+        [5.0 - number / 100 for number in range(due_meanwhile)]
+    )
+    assert waiting.quantile(1.0) == 0
+
+
+def test_an_open_loop_does_not_wait_for_answers() -> None:
+    arrived: list[bytes] = []
+    all_arrived = asyncio.Event()
+
+    async def respond(_: bytes, body: bytes) -> list[bytes]:
+        arrived.append(body)
+        if len(arrived) == 6:
+            all_arrived.set()
+        await all_arrived.wait()
+        return [OK]
+
+    with listening(respond) as address:
+        load = Generator(address).open_loop(posts(6), even_times(1000, 6))
+    assert load.count(200) == 6
+
+
+def test_requests_beyond_the_last_connection_wait_and_their_waiting_counts() -> None:
+    now = [0.0]
+
+    def respond(*_: bytes) -> list[bytes]:
+        now[0] += 1
+        return [OK]
+
+    with listening(respond) as address:
+        generator = Generator(address, clock=lambda: now[0], max_connections=1)
+        load = generator.open_loop(posts(4), [0.0] * 4)
+    assert [item.seconds for item in load.exchanges] == [1, 2, 3, 4]
+
+
+def test_requests_that_wait_for_a_connection_are_given_up_like_others() -> None:
+    with listening(lambda *_: [b"HTTP/1.1 200"]) as address:
+        load = Generator(address, timeout=0.1, max_connections=1).open_loop(posts(3), [0.0] * 3)
+    assert [item.reason for item in load.exchanges] == ["timed out"] * 3
+
+
+def test_a_server_that_is_gone_leaves_no_request_waiting() -> None:
+    with listening(lambda *_: [OK]) as address:
+        pass
+    load = Generator(address, max_connections=1).open_loop(posts(5), [0.0] * 5)
+    assert {item.reason for item in load.exchanges} == {"connection refused"}
+    assert len(load) == 5
+
+
+def test_lateness_is_that_of_the_generator() -> None:
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 0.25
+        return now[0]
+
+    with listening(lambda *_: [OK]) as address:
+        load = Generator(address, clock=clock).open_loop(posts(1), [0.0])
+    # One reading of the clock at the start, one at the send, one at the answer.
+    assert [(item.late, item.seconds) for item in load.exchanges] == [(0.25, 0.5)]
+
+
+def test_bytes_and_timings_of_answers_are_kept() -> None:
+    answer = OK.replace(b"\r\n\r\n", b"\r\nServer-Timing: total;dur=1.5\r\n\r\n")
+    with listening(lambda *_: [answer]) as address:
+        (kept,) = Generator(address, keep_timings=True).closed_loop(posts(1), 1).exchanges
+        (dropped,) = Generator(address).closed_loop(posts(1), 1).exchanges
+    assert (kept.sent, kept.received) == (len(posts(1)[0]), len(answer))
+    assert (kept.server_timing, dropped.server_timing) == (b"total;dur=1.5", b"")

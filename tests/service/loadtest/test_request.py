@@ -1,14 +1,16 @@
 """The generator's requests beside those of the real client, and URLs of services."""
 
 import json
+from contextlib import suppress
 from email.parser import BytesHeaderParser
 
+import numpy as np
 import pytest
 
-from service.client import Client
+from service.client import Client, ClientError
 from service.errors import SettingsError
 from service.loadtest.generator import Generator
-from service.loadtest.request import Target, classify_request, parse_url
+from service.loadtest.request import Sending, Target, classify_request, parse_url
 from tests.support.scripted_server import listening
 
 IMAGE = b"not really an image"
@@ -27,8 +29,11 @@ def line_and_headers(head: bytes) -> tuple[str, dict[str, str]]:
     return line.decode(), headers
 
 
-def test_the_generator_sends_what_the_client_sends() -> None:
+@pytest.mark.parametrize("key", [None, "0123456789abcdef"])
+@pytest.mark.parametrize("call", ["classify", "codes"])
+def test_the_generator_sends_what_the_client_sends(call: str, key: str | None) -> None:
     seen: list[tuple[bytes, bytes]] = []
+    descriptors = np.ones((3, 128), np.float32)
 
     def respond(head: bytes, body: bytes) -> list[bytes]:
         seen.append((head, body))
@@ -36,10 +41,12 @@ def test_the_generator_sends_what_the_client_sends() -> None:
 
     with listening(respond) as (host, port):
         url = f"http://{host}:{port}"
-        with Client(url) as client:
-            client.classify(IMAGE)
-        target = parse_url(url)
-        Generator(target.address).closed_loop([classify_request(IMAGE, target)], 1)
+        sending = Sending(parse_url(url), api_key=key)
+        with Client(url, key) as client, suppress(ClientError):
+            # Our answer has no codes.
+            client.classify(IMAGE) if call == "classify" else client.codes(descriptors)
+        request = sending.classify(IMAGE) if call == "classify" else sending.codes(descriptors)
+        Generator(sending.target.address).closed_loop([request], 1)
     (client_head, client_body), (our_head, our_body) = seen
     client_line, client_headers = line_and_headers(client_head)
     our_line, our_headers = line_and_headers(our_head)
