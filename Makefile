@@ -13,11 +13,16 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.tx
 ALL := -e '.[test,bench]'
 DATA ?= ../shared/data/caltech101
 BENCH_DATA ?= ../shared/data
+# Of the load tests.
+URL ?= http://127.0.0.1:8000
+IMAGES ?= service/examples
+CLIENTS ?= 8
+DURATION ?= 10
 
-.PHONY: help serve setup test pytest lint kernels training-kernels format model bench soak flood examples clean
+.PHONY: help serve setup test pytest lint kernels training-kernels format model bench soak flood loadtest locust k6 examples clean
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 12
 
 serve: $(VENV)/.core ## serve the embedded model on http://127.0.0.1:8000
 	@exec $(BIN)/python -m service serve
@@ -60,6 +65,21 @@ soak: $(VENV)/.all ## kill a worker every 100 ms, then reload 50 times, under lo
 
 flood: $(VENV)/.all ## 10 000 idle connections, 500 stalled bodies, 100 unread answers; good requests must be answered
 	$(BIN)/python -m service flood
+
+loadtest: $(VENV)/.all ## find how much the service at URL takes, with the images in IMAGES; draws ramp.png
+	$(BIN)/python -m service loadtest $(URL) --images $(IMAGES) --ramp --plot ramp.png
+
+locust: $(VENV)/.all ## the same images by Locust (URL, IMAGES, CLIENTS, DURATION in seconds)
+	IMAGES=$(IMAGES) $(BIN)/locust -f docker/loadtest/locustfile.py --host $(URL) --headless \
+	    --users $(CLIENTS) --spawn-rate $(CLIENTS) --run-time $(DURATION)s --only-summary
+
+k6: ## the same images by k6, if you have it (also RATE, MAX_P99)
+	@command -v k6 > /dev/null || { echo "k6 is not installed; its documentation says how, or use make locust"; exit 1; }
+	@list=$$(mktemp) && trap 'rm "$$list"' EXIT && \
+	    find $(abspath $(IMAGES)) -type f \( $(foreach suffix,jpg jpeg png webp bmp gif tif tiff,-iname '*.$(suffix)' -o) -false \) | \
+	        sort | head -n 50 > "$$list" && \
+	    k6 run -e IMAGE_LIST="$$list" -e URL=$(URL) -e CLIENTS=$(CLIENTS) -e DURATION=$(DURATION)s \
+	        -e RATE=$(RATE) -e MAX_P99=$(MAX_P99) docker/loadtest/k6.js
 
 examples: $(VENV)/.core ## draw the example images again
 	$(BIN)/python -m service.examples.draw
