@@ -1,5 +1,6 @@
 """`docker/compose.yaml` by the published schema, and what a schema cannot say."""
 
+import argparse
 import importlib.resources
 import json
 from pathlib import Path
@@ -9,6 +10,7 @@ import jsonschema_rs
 import pytest
 import yaml
 
+from service.loadtest.options import add_loadtest
 from service.settings import Settings
 from tests.support.processes import ROOT
 
@@ -71,6 +73,13 @@ def test_what_is_mounted_is_there() -> None:
 def test_settings_are_settings_of_the_service() -> None:
     names = {f"LEAFCODE_{name.upper()}" for name in Settings.model_fields}
     assert set(SERVICES["leafcode"]["environment"]) <= names
+
+
+def test_the_load_test_is_a_command_of_the_service() -> None:
+    command, url, *options = SERVICES["loadtest"]["command"]
+    parser = argparse.ArgumentParser()
+    add_loadtest(parser.add_subparsers())
+    assert parser.parse_args([command, url, *options]).url == "http://leafcode:8000"
 
 
 def test_a_container_is_killed_only_after_the_service_has_had_its_time_to_stop() -> None:
