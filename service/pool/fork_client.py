@@ -66,8 +66,11 @@ class ForkClient:
         async with self._turn:
             if self._control is None:
                 await self._start()
+            assert self._control is not None  # noqa: S101
+            answer = self._next_answer()
             line = json.dumps({"start": plan.to_json()}).encode() + b"\n"
-            news = await self._ask(line, connection.fileno())
+            socket.send_fds(self._control, [line], [connection.fileno()])
+            news = await answer
         if "started" not in news:
             raise WorkerLostError(f"the fork server cannot fork: {news.get('failed')}")
         return int(news["started"])
@@ -116,9 +119,11 @@ class ForkClient:
         self._started = None
         self._process, self._control = started.process, started.control
         self._control.settimeout(0)
+        # First: it may be ready already, and is heard as soon as somebody listens.
+        ready = self._next_answer()
         asyncio.get_running_loop().add_reader(self._control, self._on_readable)
         try:
-            await asyncio.wait_for(self._ask(), _START_TIMEOUT)
+            await asyncio.wait_for(ready, _START_TIMEOUT)
         except TimeoutError as error:
             self._disconnect()
             message = f"the fork server was not ready within {_START_TIMEOUT:.0f} s"
@@ -143,12 +148,10 @@ class ForkClient:
             with contextlib.suppress(OSError):
                 self._control.send(json.dumps(request).encode() + b"\n")
 
-    async def _ask(self, line: bytes = b"", descriptor: int | None = None) -> dict[str, Any]:
-        """Send a line, if any, and wait for the next answer."""
+    def _next_answer(self) -> "asyncio.Future[dict[str, Any]]":
+        """Done with what comes next, other than pongs and ends of workers."""
         self._answer = asyncio.get_running_loop().create_future()
-        if descriptor is not None and self._control is not None:
-            socket.send_fds(self._control, [line], [descriptor])
-        return await self._answer
+        return self._answer
 
     def _on_readable(self) -> None:
         assert self._control is not None  # noqa: S101
