@@ -51,6 +51,8 @@ class ForkClient:
         self._ends: dict[int, asyncio.Future[int | None]] = {}
         # Workers that the fork server was asked to kill and has not reported the end of.
         self._condemned: set[int] = set()
+        # Workers of fork servers that were lost.
+        self._orphans: set[int] = set()
         self._unanswered_pings = 0
         self._heartbeat: asyncio.TimerHandle | None = None
         self._turn = asyncio.Lock()
@@ -140,6 +142,7 @@ class ForkClient:
             return
         self._unanswered_pings += 1
         self._send({"ping": True})
+        self._orphans -= {pid for pid in self._orphans if _is_not_ours_any_more(pid)}
         self._heartbeat = asyncio.get_running_loop().call_later(_PING_SECONDS, self._beat)
 
     def _send(self, request: dict[str, object]) -> None:
@@ -194,6 +197,7 @@ class ForkClient:
             self._process.kill()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(WorkerLostError("the fork server was lost"))
+        self._orphans.update(self._ends)
         for end in self._ends.values():
             if not end.done():
                 end.set_result(None)
@@ -211,3 +215,14 @@ class ForkClient:
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+
+
+def _is_not_ours_any_more(pid: int) -> bool:
+    """Whether a process is no child of ours; one that has ended is forgotten by the system.
+
+    Process 1, which the service is in a container, is given those that lose their parent.
+    """
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True

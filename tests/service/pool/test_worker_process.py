@@ -1,9 +1,11 @@
 """Real worker processes out of a real fork server, one by one."""
 
 import asyncio
+import ctypes
 import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from service.pool.fork_server_process import ForkServerProcess
 from service.pool.frames import Fields, Frame, Kind
 from service.pool.worker_plan import WorkerPlan
 from service.pool.worker_process import WorkerProcess
-from tests.support import pictures
+from tests.support import pictures, pools
 from tests.support.fake_workers import plan
 from tests.support.processes import DEADLINE_SECONDS, children_of, is_alive, until
 
@@ -211,6 +213,17 @@ def test_stopping_ends_a_fork_server_that_hangs_and_its_workers(
     assert children_of(os.getpid()) == before
 
 
+@contextmanager
+def adopting_orphans() -> Iterator[None]:
+    """Processes below us that lose their parent become our children, as those of process 1 do."""
+    prctl, set_child_subreaper = ctypes.CDLL(None, use_errno=True).prctl, 36
+    assert prctl(set_child_subreaper, 1, 0, 0, 0) == 0
+    try:
+        yield
+    finally:
+        prctl(set_child_subreaper, 0, 0, 0, 0)
+
+
 def test_a_lost_fork_server_is_replaced_with_the_next_worker_and_its_workers_live_on(
     run: Run,
 ) -> None:
@@ -223,5 +236,8 @@ def test_a_lost_fork_server_is_replaced_with_the_next_worker_and_its_workers_liv
         worker = await start(forks)
         await worker.ping(DEADLINE_SECONDS)
         assert await worker.end() in ENDED
+        # Only we can have the system forget it, in a container too.
+        await pools.until(lambda: orphan.pid not in children_of(os.getpid()))
 
-    run(use)
+    with adopting_orphans():
+        run(use)
