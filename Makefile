@@ -19,7 +19,7 @@ IMAGES ?= service/examples
 CLIENTS ?= 8
 DURATION ?= 10
 
-.PHONY: help serve setup test pytest lint kernels training-kernels format model bench soak flood loadtest locust k6 examples clean
+.PHONY: help serve setup test pytest lint kernels training-kernels format model bench soak flood loadtest locust k6 image-test examples clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 12
@@ -80,6 +80,9 @@ k6: ## the same images by k6, if you have it (also RATE, MAX_P99)
 	        sort | head -n 50 > "$$list" && \
 	    k6 run -e IMAGE_LIST="$$list" -e URL=$(URL) -e CLIENTS=$(CLIENTS) -e DURATION=$(DURATION)s \
 	        -e RATE=$(RATE) -e MAX_P99=$(MAX_P99) docker/loadtest/k6.js
+
+image-test: $(VENV)/.all ## build both images and run them, with buildah and podman (Debian, root)
+	PYTHON=$(BIN)/python docker/image-test
 
 examples: $(VENV)/.core ## draw the example images again
 	$(BIN)/python -m service.examples.draw

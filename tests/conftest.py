@@ -22,6 +22,9 @@ settings.register_profile("fixed", deadline=None, derandomize=True, max_examples
 settings.load_profile("fixed")
 
 
+# Tests of the images need root and Debian; `make image-test` names their folder.
+collect_ignore = ["image"]
+
 # A shell that starts the tests in the background has SIGINT ignored, which all processes
 # below would inherit: those that a test interrupts would never end.
 signal.signal(signal.SIGINT, signal.default_int_handler)
