@@ -128,29 +128,35 @@ class _Test:
             limits = replace(limits, max_errors=self.options.max_errors)
         steps: list[RampStep] = []
         interrupted = False
+
+        def on_step(step: RampStep) -> None:
+            steps.append(step)
+            _tell(step.sentence())
+
         alone_ms = self._alone()
         try:
-            find_knee(alone_ms, self._measure, limits, steps.append)
+            find_knee(alone_ms, self._measure, limits, on_step)
         except LoadInterrupted:
             interrupted = True
         report = RampReport.of(alone_ms, steps)
-        self._write(report.text(), report.to_json())
+        self._write(report.text(), {**report.to_json(), "interrupted": interrupted})
+        if interrupted:
+            _tell("interrupted before the knee was known")
         if self.options.plot is not None:
             plot.draw_ramp(report, self._title(), self.options.plot)
         return _INTERRUPTED if interrupted else int(report.knee is None)
 
     def _alone(self) -> float:
         """Milliseconds that a client waits which has the service for itself."""
-        _tell("one client alone")
         report = LoadReport.of(self._load(LoadPlan(clients=1, requests=_ALONE_REQUESTS)))
         if 200 not in report.answers:
             raise LoadTestError(
                 f"no request of a client alone succeeded: {report.kinds_of_errors()}"
             )
+        _tell(f"one client alone, p50 {report.answers[200].p50_ms:.1f} ms")
         return report.answers[200].p50_ms
 
     def _measure(self, rate: float) -> LoadReport:
-        _tell(f"{rate:.1f} requests a second")
         return LoadReport.of(self._load(replace(self.plan, rate=rate)), rate)
 
     def _load(self, plan: LoadPlan) -> Load:

@@ -1,5 +1,6 @@
 """A load test while it goes on: a line that renews itself on a terminal, else one now and then."""
 
+import shutil
 import time
 from collections.abc import Callable
 from typing import TextIO
@@ -11,7 +12,7 @@ __all__ = ["LiveDisplay"]
 
 _TERMINAL_SECONDS = 0.5
 _PLAIN_SECONDS = 5.0
-_BAR = 20
+_BAR = 12
 _ERASE_LINE = "\r\x1b[K"
 
 
@@ -46,7 +47,12 @@ class LiveDisplay:
         self._errors += sum(item.status != 200 for item in new)
         line = self._line(new, now)
         self._seen, self._last = len(exchanges), now
-        self._stream.write(f"{_ERASE_LINE}{line}" if self._on_terminal else f"{line}\n")
+        if self._on_terminal:
+            # A wrapped line could not be erased; Ctrl-C is shown as two letters.
+            width = shutil.get_terminal_size().columns - 3
+            self._stream.write(f"{_ERASE_LINE}{line[:width]}")
+        else:
+            self._stream.write(f"{line}\n")
         self._stream.flush()
 
     def end(self) -> None:
@@ -58,7 +64,7 @@ class LiveDisplay:
     def _line(self, new: list[Exchange], now: float) -> str:
         latencies = Latencies(item.seconds for item in new)
         rate = len(new) / (now - self._last)
-        parts = [f"{now - self._began:5.0f} s", self._bar(now - self._began), f"{rate:8.1f}/s"]
+        parts = [f"{now - self._began:5.0f} s", self._bar(now - self._began), f"{rate:7.1f}/s"]
         if new:
             quantiles = latencies.quantiles()
             parts += [f"p50 {quantiles.p50_ms:.1f} ms", f"p99 {quantiles.p99_ms:.1f} ms"]

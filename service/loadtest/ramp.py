@@ -68,6 +68,11 @@ class RampStep:
         """Times of the answers with status 200, if there were any."""
         return self.report.answers.get(_SUCCESS)
 
+    def sentence(self) -> str:
+        """What was found, while the ramp goes on."""
+        times = f", p90 {self.successes.p90_ms:.1f} ms" if self.successes else ""
+        return f"{self.rate:.1f} requests a second{times}{', too many' if self.fault else ''}"
+
 
 @dataclass(frozen=True)
 class RampReport:
@@ -102,7 +107,10 @@ class RampReport:
             "knee_per_second": knee and knee.rate,
             "too_high_per_second": above and above.rate,
             "too_high_because": above and above.fault,
-            "steps": [{"rate": item.rate, **item.report.to_json()} for item in self.steps],
+            "steps": [
+                {"rate": item.rate, "too_high": bool(item.fault), **item.report.to_json()}
+                for item in self.steps
+            ],
         }
 
     def text(self) -> str:

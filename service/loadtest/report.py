@@ -126,11 +126,11 @@ class LoadReport:
 
     def _totals(self) -> Iterable[str]:
         offered = self.offered_per_second
+        yield f"{self.requests} requests in {self.seconds:.1f} s"
         yield (
-            f"{self.requests} requests in {self.seconds:.1f} s"
-            + ("" if offered is None else f", {offered:.1f} offered a second")
-            + f", {self.answers_per_second:.1f} answered a second, "
-            f"{self.successes_per_second:.1f} of them with status 200"
+            ("a second: " if offered is None else f"a second: {offered:.1f} offered, ")
+            + f"{self.answers_per_second:.1f} answered, {self.successes_per_second:.1f} of them "
+            "with status 200"
         )
         if self.unfinished:
             yield f"interrupted: {self.unfinished} more were under way"

@@ -146,6 +146,30 @@ def test_ctrl_c_before_any_answer_still_reports(capsys: pytest.CaptureFixture[st
     assert "interrupted: 1 more were under way" in printed
 
 
+def test_ctrl_c_ends_a_ramp_with_the_rates_that_are_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seen: list[bytes] = []
+    over = threading.Event()
+
+    def respond(head: bytes, _: bytes) -> list[bytes]:
+        seen.append(head)
+        # One to check the service, thirty of a client alone, two at the first rate.
+        if len(seen) == 34:
+            os.kill(os.getpid(), signal.SIGINT)
+            over.wait()
+        return [OK]
+
+    with listening(respond) as (host, port):
+        flags = ["--ramp", "--requests", "2", "--max-p99", "60000"]
+        code = main(["loadtest", f"http://{host}:{port}", *flags])
+        over.set()
+    assert code == 130
+    printed = capsys.readouterr()
+    assert printed.out.count("<- knee") == 1
+    assert printed.err.endswith("leafcode: interrupted before the knee was known\n")
+
+
 def test_json_goes_to_a_file_beside_the_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,8 @@
 
 import io
 
+import pytest
+
 from service.loadtest.live import LiveDisplay
 from service.loadtest.load import Exchange
 
@@ -15,19 +17,32 @@ def exchanges(count: int, status: int = 200) -> list[Exchange]:
     return [Exchange(number, 0.0, 0.02, status) for number in range(count)]
 
 
-def test_a_terminal_has_one_line_that_is_renewed_and_erased_at_the_end() -> None:
+def test_a_terminal_has_one_line_that_is_renewed_and_erased_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     now = [0.0]
     terminal = Terminal()
     display = LiveDisplay(terminal, 4.0, clock=lambda: now[0])
-    for moment, seen in ((0.1, 1), (0.5, 10), (1.0, 30)):
+    for moment, seen in ((0.1, 1), (0.6, 12), (1.1, 32)):
         now[0] = moment
         display([*exchanges(seen - 1), *exchanges(1, 429)])
     display.end()
     nothing, first, second, erased = terminal.getvalue().split("\r\x1b[K")
     assert nothing == erased == ""
     assert "\n" not in terminal.getvalue()
-    assert "[==                  ]      20.0/s  p50 20.0 ms  p99 20.0 ms  1 errors" in first
-    assert "[=====               ]      40.0/s" in second
+    assert "[==          ]     20.0/s  p50 20.0 ms  p99 20.0 ms  1 errors" in first
+    assert "[===         ]     40.0/s" in second
+
+
+def test_a_line_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    now = [0.0]
+    terminal = Terminal()
+    display = LiveDisplay(terminal, 4.0, clock=lambda: now[0])
+    now[0] = 1.0
+    display(exchanges(9))
+    assert len(terminal.getvalue().removeprefix("\r\x1b[K")) == 27
 
 
 def test_elsewhere_a_line_follows_the_other_every_five_seconds() -> None:

@@ -51,8 +51,9 @@ def test_stages_are_those_of_answers_with_status_200() -> None:
 
 
 def test_text_has_a_row_for_each_status_and_each_stage() -> None:
-    totals, sent, errors, generator, *rows = LoadReport.of(LOAD, 2.0).text().splitlines()
-    assert totals.startswith("5 requests in 5.0 s, 2.0 offered a second, 0.8 answered a second")
+    total, rates, sent, errors, generator, *rows = LoadReport.of(LOAD, 2.0).text().splitlines()
+    assert total == "5 requests in 5.0 s"
+    assert rates == "a second: 2.0 offered, 0.8 answered, 0.6 of them with status 200"
     assert sent == "0.1 kB sent, 0.0 kB received"
     assert errors == "2 errors (40.0%): 1 status 429, 1 no answer (timed out)"
     assert generator.startswith("generator: 0.25 s of CPU, 5% of a core")
