@@ -2,8 +2,8 @@
 
 The way of a `POST /v1/classify`, from the socket to a worker and back:
 
- 1. `http/protocol.py` reads the headers within limits of size and time; `http/closing.py`
-    is how its connections end.
+ 1. `http/protocol.py` reads the headers within limits of size and time, and writes the answer
+    at once; `http/closing.py` is how its connections rest and end.
  2. `http/request_log.py` counts the request as under way (`in_flight.py`) and opens its record
     (`request_record.py`); a moment after the end, `observability/ended_requests.py` counts and
     logs it together with others.

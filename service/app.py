@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from service import __version__
 from service.http.auth import RequireKey, read_keys
@@ -152,7 +152,7 @@ def _add_middleware(
     app: FastAPI, settings: Settings, tracing: Tracing, requests: RequestCount
 ) -> None:
     """From the innermost to the outermost: the last one added sees a request first."""
-    app.add_middleware(DirectRoutes, routers=_DIRECT_ROUTERS)
+    app.add_middleware(DirectRoutes, routers=_DIRECT_ROUTERS, owner=app)
     app.add_middleware(LimitBodies, limits=BodyLimits.of(settings), traffic=app.state.traffic)
     app.state.keys = keys = read_keys(settings)
     if keys is not None:
@@ -185,12 +185,7 @@ def entry_of(app: FastAPI) -> ASGIApp:
     layer: Any = app.build_middleware_stack()
     while not isinstance(layer, RequestLog):
         layer = layer.app
-
-    def call(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        scope["app"] = app
-        return layer(scope, receive, send)
-
-    return call
+    return layer
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ the answer to a stated length by plain text.
 """
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -40,9 +39,10 @@ _MAX_FIELDS = 64
 _RETRY_SECONDS = 1
 
 
-def media_type(headers: Mapping[str, str]) -> str:
+def media_type(scope: Scope) -> str:
     """The content type in lower case without its parameters; empty if none was sent."""
-    return headers.get("content-type", "").partition(";")[0].strip().lower()
+    sent = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+    return str(sent.partition(b";")[0].strip().lower().decode("latin-1"))
 
 
 async def read_body(request: Request) -> bytes:

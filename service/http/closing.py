@@ -76,6 +76,8 @@ class ClosingProtocol(HttpToolsProtocol):
         self.deadline = 0.0
         """When something has to move on, on the clock of the event loop."""
         self._write_timer: asyncio.TimerHandle | None = None
+        self._resting_since: float | None = None
+        """When the last answer was complete, unless something came since; on the same clock."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Have `pause_writing` called as soon as the system does not take all of an answer."""
@@ -85,6 +87,9 @@ class ClosingProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timers."""
         super().connection_lost(exc)
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
         self._ahead = 0
         self._stop_watching()
         if self._drain_timer is not None:
@@ -115,11 +120,41 @@ class ClosingProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Go on to the next request, unless this was the last answer."""
-        if self._drained is None:
-            super().on_response_complete()
+        self.server_state.total_requests += 1
+        if self._drained is None and not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
+            else:
+                self._rest()
         if self._ahead and not self.pipeline:
             self._ahead = 0
             self._hold()
+
+    def _rest(self) -> None:
+        """Wait for the next request; uvicorn sets a timer for each, here one serves for many."""
+        self._resting_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._limit_rest(self.timeout_keep_alive)
+
+    def _limit_rest(self, timeout: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(
+            timeout, self.timeout_keep_alive_handler
+        )
+
+    def _unset_keepalive_if_required(self) -> None:
+        """Something came: whenever the timer ends, it finds that out."""
+        self._resting_since = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection if no request has come for long enough."""
+        self.timeout_keep_alive_task = None
+        if self._resting_since is not None:
+            left = self._resting_since + self.timeout_keep_alive - self.loop.time()
+            if left > 0:
+                self._limit_rest(left)
+            else:
+                super().timeout_keep_alive_handler()
 
     def give_up(self) -> None:
         """Disconnect, because there is no room for answers that are not read."""

@@ -11,10 +11,12 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import unquote
 
+import httptools
 from starlette.types import Scope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from service.engine import LeafcodeError
 from service.errors import (
@@ -40,8 +42,10 @@ _MAX_AHEAD = 100
 # answer for so long, which is less than the shortest time to stop in. Closing at once would
 # break its connection, maybe under its request.
 _LAST_SECONDS = 0.8
-# "100 Continue", which a client waits for before it sends its body.
-_INTERIM = b"HTTP/1.1 1"
+# Headers that say how the connection goes on, which uvicorn handles.
+_SPECIAL = frozenset((b"connection", b"transfer-encoding"))
+# What no header may have; beside them, line ends.
+_CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\r\n"})
 
 # "Upgrade: h2c", which a client may offer and a server may ignore. The parser cannot: it takes
 # what follows for the other protocol, a body too. So the header is given another name; where it
@@ -123,19 +127,33 @@ class LimitedProtocol(ClosingProtocol):
     def on_headers_complete(self) -> None:
         """A request whose headers are in order starts."""
         self._check_headers()
-        before, progress = self.cycle, RequestProgress(cast("Scope", self.scope))
-        super().on_headers_complete()
-        # Behind that, because it raises at a URL that cannot be read.
+        self._complete_scope()  # raises at a URL that cannot be read
         self._in_headers, self._head_bytes, self._mixed = False, 0, True
-        self._progress = progress
         self._disarm()
-        if self._stopping:
-            self.cycle.keep_alive = False
+        self._progress = RequestProgress(cast("Scope", self.scope))
+        lasting = self.scope["http_version"] != "1.0" and self.parser.should_keep_alive()
+        before, self.cycle = (
+            self.cycle,
+            _Exchange(self, keep_alive=lasting and not self._stopping),
+        )
         # The request has its headers; from here on uvicorn collects trailers, which nobody reads.
         self.headers = []
-        # The answer to HEAD has nothing that could follow its headers.
-        if self.cycle is not None and self.cycle is not before and self.scope["method"] != "HEAD":
-            self.cycle.transport = cast("asyncio.Transport", _JoinedWrites(self))
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            # The answers to earlier requests come first.
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
+
+    def _complete_scope(self) -> None:
+        """Add what the request line says."""
+        url, scope = httptools.parse_url(self.url), self.scope
+        path = url.path.decode("ascii")
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["http_version"] = self.parser.get_http_version()
+        scope["path"] = unquote(path) if "%" in path else path
+        scope["raw_path"] = url.path
+        scope["query_string"] = url.query or b""
 
     def on_body(self, body: bytes) -> None:
         """Some of a body; what uvicorn does, without a question about WebSockets."""
@@ -184,8 +202,8 @@ class LimitedProtocol(ClosingProtocol):
         busy = self._deaf or self._unsent or not self._between_requests()
         if busy or self.transport.is_closing():
             return None
-        if self.timeout_keep_alive_task is not None:
-            return self.timeout_keep_alive_task.when() - self.timeout_keep_alive
+        if self._resting_since is not None:
+            return self._resting_since
         if self._in_headers and self._timer is not None:
             return self._timer.when() - self._limits.timeout
         return None
@@ -247,9 +265,7 @@ class LimitedProtocol(ClosingProtocol):
 
     def _awaits_request(self) -> bool:
         """Whether nothing of a request has come since the last answer."""
-        return self.timeout_keep_alive_task is not None or (
-            self.cycle is None and self._head_bytes == 0
-        )
+        return self._resting_since is not None or (self.cycle is None and self._head_bytes == 0)
 
     def _between_requests(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
@@ -310,32 +326,79 @@ class LimitedProtocol(ClosingProtocol):
         self.finish(expecting=True)
 
 
-class _JoinedWrites:
-    """What uvicorn writes to for one answer: its headers wait for the first bytes behind them.
+class _Exchange(RequestResponseCycle):
+    """One request and its answer, which is written at once if its size is known.
 
-    Written apart they are two system calls, two packets and two wake-ups of the client.
+    Headers and body apart are two system calls, two packets and two wake-ups of the client.
     """
+
+    def __init__(self, protocol: LimitedProtocol, *, keep_alive: bool) -> None:
+        super().__init__(
+            scope=protocol.scope,
+            transport=protocol.transport,
+            flow=protocol.flow,
+            logger=protocol.logger,
+            access_logger=protocol.access_logger,
+            access_log=False,
+            default_headers=protocol.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=protocol.expect_100_continue,
+            keep_alive=keep_alive,
+            on_response=protocol.on_response_complete,
+        )
+        self._protocol = protocol
+        self._start: Any = None
+
+    async def send(self, message: Any) -> None:
+        """Keep the headers until the body begins, then write both."""
+        if message["type"] == "http.response.start" and not self.response_started:
+            self._start = message
+            return
+        start, self._start = self._start, None
+        if start is None:
+            await super().send(message)
+        elif whole := self._whole(start, message):
+            self._write(whole)
+        else:
+            self.transport = cast("asyncio.Transport", _PatientTransport(self._protocol))
+            await super().send(start)
+            await super().send(message)
+
+    def _whole(self, start: Any, message: Any) -> bytes:
+        """The bytes of the answer; none if uvicorn has to write it, in pieces or not at all."""
+        body, headers = message.get("body", b""), [*self.default_headers, *start["headers"]]
+        if message.get("more_body") or (b"content-length", b"%d" % len(body)) not in headers:
+            return b""
+        if self.disconnected or self.flow.write_paused or self.scope["method"] == "HEAD":
+            return b""
+        lines = [b"%b: %b\r\n" % header for header in headers]
+        if not self.keep_alive:
+            lines.append(b"connection: close\r\n")
+        head = b"".join(lines)
+        ends = head.count(b"\r"), head.count(b"\n")
+        clean = ends == (len(lines), len(lines)) and head.translate(None, _CONTROLS) == head
+        if not clean or not _SPECIAL.isdisjoint([name for name, _ in headers]):
+            return b""
+        return b"".join((STATUS_LINE[start["status"]], head, b"\r\n", body))
+
+    def _write(self, answer: bytes) -> None:
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        self.transport.write(answer)
+        self.message_event.set()
+        if not self.keep_alive:
+            self._protocol.finish(expecting=self._protocol.expects_more())
+        self.on_response()
+
+
+class _PatientTransport:
+    """What uvicorn writes other answers to; to close it waits for what the client still sends."""
 
     def __init__(self, protocol: LimitedProtocol) -> None:
         self._protocol = protocol
-        self._transport = protocol.transport
-        self._head = b""
-        self._begun = False
-
-    def write(self, data: bytes) -> None:
-        """Keep the headers; write everything else, behind them if they wait."""
-        if self._begun or data.startswith(_INTERIM):
-            head, self._head = self._head, b""
-            self._transport.write(head + data if head else data)
-        else:
-            self._head, self._begun = data, True
-
-    def is_closing(self) -> bool:
-        """Whether the connection ends."""
-        return self._transport.is_closing()
+        self.write = protocol.transport.write
+        self.is_closing = protocol.transport.is_closing
 
     def close(self) -> None:
         """End the connection once all is written."""
-        if self._head:
-            self._transport.write(self._head)
         self._protocol.finish(expecting=self._protocol.expects_more())

@@ -124,7 +124,8 @@ class FrameReader:
         """The frames that `data` completes."""
         if self._buffer:
             self._buffer += data
-            frames, end = _parse_frames(self._buffer)
+            with memoryview(self._buffer) as view:
+                frames, end = _parse_frames(view)
             del self._buffer[:end]
         else:
             # Most often one whole frame, so that nothing is kept.
@@ -134,20 +135,19 @@ class FrameReader:
         return frames
 
 
-def _parse_frames(data: bytes | bytearray) -> tuple[list[Frame], int]:
+def _parse_frames(data: bytes | memoryview) -> tuple[list[Frame], int]:
     """The frames that are complete, and where the last of them ends."""
     frames, end, size = [], 0, len(data)
-    with memoryview(data) as view:
-        while size - end >= _HEADER.size:
-            header = _parse_header(data, end)
-            times = end + _HEADER.size
-            fields = times + header.n_times
-            body = fields + header.n_fields
-            if size < body + header.n_body:
-                break
-            end = body + header.n_body
-            parts = (bytes(view[times:fields]), bytes(view[fields:body]), bytes(view[body:end]))
-            frames.append(_frame(header, *parts))
+    while size - end >= _HEADER.size:
+        header = _parse_header(data, end)
+        times = end + _HEADER.size
+        fields = times + header.n_times
+        body = fields + header.n_fields
+        if size < body + header.n_body:
+            break
+        end = body + header.n_body
+        parts = (bytes(data[times:fields]), bytes(data[fields:body]), bytes(data[body:end]))
+        frames.append(_frame(header, *parts))
     return frames, end
 
 
@@ -187,7 +187,7 @@ class _Header(NamedTuple):
     n_body: int
 
 
-def _parse_header(data: bytes | bytearray, start: int = 0) -> _Header:
+def _parse_header(data: bytes | memoryview, start: int = 0) -> _Header:
     header = _Header._make(_HEADER.unpack_from(data, start))
     if header.n_fields > _MAX_FIELD_BYTES or header.n_body > _MAX_BODY_BYTES:
         sizes = f"{header.n_fields} and {header.n_body} bytes"

@@ -19,6 +19,7 @@ from service.observability.request_record import observe
 from service.pool.job import Outcome
 from service.repository import ModelKey
 from service.routes.context import Context, context_of
+from service.routes.direct import WrittenJson
 from service.routes.openapi import CLASSIFY_BODY
 from service.routes.parameters import ClassifyParameters, openapi_parameters, read_parameters
 from service.routes.schemas import Classification, Classifications, Failed, ModelRef
@@ -65,7 +66,7 @@ async def classify(request: Request) -> Response:
 
 async def _read_images(request: Request, context: Context) -> Images:
     most = context.settings.max_images
-    found = media_type(request.headers)
+    found = media_type(request.scope)
     if found == FORM:
         files = await read_files(request, most)
         return Images(files, several=len(files) > 1)
@@ -84,8 +85,7 @@ def _result(outcome: Outcome[bytes] | LeafcodeError) -> bytes:
 def _answer(manifest: Manifest, name: bytes, value: bytes) -> Response:
     """`Classification` or `Classifications`, put together from JSON that workers wrote."""
     reference = _reference(manifest.name, manifest.version, manifest.digest)
-    content = b'{"model":%b,"%b":%b}' % (reference, name, value)
-    return Response(content, media_type="application/json")
+    return WrittenJson(b'{"model":%b,"%b":%b}' % (reference, name, value))
 
 
 @lru_cache

@@ -71,7 +71,7 @@ async def encode(request: Request) -> Response:
 
 
 def _source(request: Request) -> Source:
-    found = media_type(request.headers)
+    found = media_type(request.scope)
     if found in _SOURCES:
         return _SOURCES[found]
     if found.startswith("image/"):
@@ -94,7 +94,7 @@ def _target(request: Request) -> str:
 
 
 async def _read_body(request: Request) -> bytes:
-    if media_type(request.headers) == FORM:
+    if media_type(request.scope) == FORM:
         files = await read_files(request, most=1)
         return files[0]
     body = await read_body(request)

@@ -9,7 +9,7 @@ one way through the service.
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from fastapi import APIRouter
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.engine import LeafcodeError
 from service.http.problems import respond
 
-__all__ = ["DirectRoutes"]
+__all__ = ["DirectRoutes", "WrittenJson"]
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -28,8 +28,9 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class DirectRoutes:
     """Serves the routes of some routers itself, and passes everything else on."""
 
-    def __init__(self, app: ASGIApp, routers: Iterable[APIRouter]) -> None:
+    def __init__(self, app: ASGIApp, routers: Iterable[APIRouter], owner: FastAPI) -> None:
         self._app = app
+        self._owner = owner
         routes = [
             Route(route.path, _Call(route.path, route.endpoint), methods=route.methods)
             for router in routers
@@ -47,6 +48,7 @@ class DirectRoutes:
         if scope["type"] != "http":
             await self._app(scope, receive, send)  # the start and stop of the application
             return
+        scope["app"] = self._owner  # whose parts all routes use
         call = self._posts.get(scope["path"])
         if call is None or scope["method"] != "POST":
             call = self._router
@@ -54,6 +56,21 @@ class DirectRoutes:
             await call(scope, receive, send)
         except (LeafcodeError, HTTPException) as error:
             await respond(scope, error)(scope, receive, send)
+
+
+class WrittenJson(Response):
+    """A successful answer whose JSON is written already, without what Starlette looks at."""
+
+    media_type = "application/json"
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.status_code = 200
+        self.background = None
+        self.raw_headers = [
+            (b"content-length", b"%d" % len(body)),
+            (b"content-type", b"application/json"),
+        ]
 
 
 class _Call:

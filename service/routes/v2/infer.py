@@ -24,6 +24,7 @@ from service.observability.request_record import observe
 from service.pool.job import Timings
 from service.repository import Model, ModelKey
 from service.routes.context import Context, context_of
+from service.routes.direct import WrittenJson
 from service.routes.parameters import (
     InferParameters,
     InferVersionParameters,
@@ -100,7 +101,7 @@ async def _infer(
     answer, timings = await while_connected(request.scope, work, queued=context.pool.would_wait)
     observe(request.scope, model.manifest, *timings)
     if answer.header_length is None:
-        return Response(answer.body, media_type="application/json")
+        return WrittenJson(answer.body)
     headers = {HEADER_LENGTH: str(answer.header_length)}
     return Response(answer.body, headers=headers, media_type="application/octet-stream")
 

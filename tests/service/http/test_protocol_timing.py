@@ -3,65 +3,14 @@
 import asyncio
 
 import pytest
-import uvicorn
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
-from uvicorn.server import ServerState
 
-from service.http.closing import CloseLimits
 from service.http.disconnect import RequestProgress, progress_of, while_connected
-from service.http.problems import REASONS
-from service.http.protocol import HeaderLimits, LimitedProtocol
-from service.http.traffic import Traffic
-from service.observability.metrics import Metrics
+from tests.support.transports import CLOSE_LIMITS, HEADER_LIMITS, connect
 from tests.support.virtual_time import on_virtual_time, settle
 
 HEADERS = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
-LIMITS = HeaderLimits(max_bytes=4_000, timeout=10)
-CLOSE_LIMITS = CloseLimits(drain_bytes=1_000, drain_timeout=5, write_timeout=20, read_rate=10)
-KEEP_ALIVE = 1_000
-
-
-class Transport(asyncio.Transport):
-    """Remembers what is written, and whether it was closed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = b""
-        self.closed = False
-        self.half_closed = False
-        self.unsent = 0
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.written += data
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
-        self.closed = True
-
-    def write_eof(self) -> None:
-        self.half_closed = True
-
-    def get_write_buffer_size(self) -> int:
-        return self.unsent
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Tests say when the system does not take an answer."""
-
-    def pause_reading(self) -> None:
-        """Nothing comes by itself."""
-
-    def resume_reading(self) -> None:
-        """Nothing comes by itself."""
-
-    @property
-    def statuses(self) -> list[bytes]:
-        return [answer[1:4] for answer in self.written.split(b"HTTP/1.1")[1:]]
 
 
 class Application:
@@ -89,31 +38,12 @@ class Queued(Application):
             self.errors.append(error)
 
 
-def connect(application: Application) -> tuple[LimitedProtocol, Transport]:
-    config = uvicorn.Config(
-        application, ws="none", lifespan="off", log_config=None, timeout_keep_alive=KEEP_ALIVE
-    )
-    protocol = LimitedProtocol(
-        config=config,
-        server_state=ServerState(),
-        app_state={},
-        limits=LIMITS,
-        close_limits=CLOSE_LIMITS,
-        traffic=Traffic(max_connections=10, max_bytes=10_000),
-        metrics=Metrics(REASONS),
-        _loop=asyncio.get_running_loop(),
-    )
-    transport = Transport()
-    protocol.connection_made(transport)
-    return protocol, transport
-
-
 @on_virtual_time
 async def test_a_connection_may_live_longer_than_its_headers_may_take() -> None:
     protocol, transport = connect(Application())
     for _ in range(5):
         protocol.data_received(HEADERS + b"body")
-        await asyncio.sleep(LIMITS.timeout * 0.9)
+        await asyncio.sleep(HEADER_LIMITS.timeout * 0.9)
     assert transport.statuses == [b"204"] * 5
     assert not transport.closed
 
@@ -124,7 +54,7 @@ async def test_headers_that_begin_and_never_end_are_answered_in_time() -> None:
     protocol.data_received(HEADERS + b"body")
     await settle()
     protocol.data_received(HEADERS[:20])
-    await asyncio.sleep(LIMITS.timeout - 0.1)
+    await asyncio.sleep(HEADER_LIMITS.timeout - 0.1)
     assert transport.statuses == [b"204"]
     await asyncio.sleep(0.2)
     assert transport.statuses == [b"204", b"408"]
@@ -136,7 +66,7 @@ async def test_headers_byte_by_byte_have_one_timeout_in_all() -> None:
     protocol, transport = connect(Application())
     for start in range(11):
         protocol.data_received(HEADERS[start : start + 1])
-        await asyncio.sleep(LIMITS.timeout / 10)
+        await asyncio.sleep(HEADER_LIMITS.timeout / 10)
     assert transport.statuses == [b"408"]
 
 
@@ -308,7 +238,7 @@ async def test_headers_that_have_begun_may_end_after_the_service_stops() -> None
     protocol, transport = connect(Application())
     protocol.data_received(HEADERS[:20])
     protocol.shutdown()
-    await asyncio.sleep(LIMITS.timeout / 2)
+    await asyncio.sleep(HEADER_LIMITS.timeout / 2)
     protocol.data_received(HEADERS[20:] + b"body")
     await settle()
     assert transport.statuses == [b"204"]

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -89,10 +90,12 @@ def test_a_request_is_one_line_of_json(models: Path) -> None:
 
 
 def test_lines_of_uvicorn_have_the_same_shape(server: Server) -> None:
-    headers = {"Connection": "upgrade", "Upgrade": "websocket"}
-    httpx.get(f"{server.url}/healthz", headers=headers)
-    until(lambda: any("Unsupported upgrade request" in line for line in server.log))
-    (line, *_) = (line for line in server.log if "Unsupported upgrade request" in line)
+    address = httpx.URL(server.url)
+    with socket.create_connection((address.host, address.port or 80)) as connection:
+        connection.sendall(b"no HTTP\r\n\r\n")
+        assert b"400" in connection.recv(100)
+    until(lambda: any("Invalid HTTP request" in line for line in server.log))
+    (line, *_) = (line for line in server.log if "Invalid HTTP request" in line)
     assert json.loads(line)["logger"] == "uvicorn.error"
 
 
