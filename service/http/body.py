@@ -77,6 +77,8 @@ async def read_files(request: Request, most: int) -> tuple[bytes, ...]:
 class _FormParser(MultiPartParser):
     """Starlette's parser of forms, which takes half a form for all of it."""
 
+    # Files stay in memory, where `Traffic` counts them: no form needs a disk.
+    spool_max_size = 0
     _ended = False
 
     def on_end(self) -> None:

@@ -2,7 +2,8 @@
 
 A reader of standard error that stalls fills its pipe, and the next write waits. On the event
 loop every request would wait with it. So lines wait here instead, up to a number of bytes; what
-comes beyond that is dropped and counted, and the number is told once lines get through again.
+comes beyond that is dropped and counted, as are lines that cannot be written, for instance to a
+full disk. The number is told once lines get through again.
 """
 
 import os
@@ -66,13 +67,14 @@ class LineWriter:
                 self._changed.wait_for(lambda: self._lines)
                 lines = b"".join(self._lines)
                 self._lines.clear()
-            self._write_all(lines)
+            through = self._write_all(lines)
             with self._changed:
-                if self._untold:
+                if self._untold and through:
                     lost, self._untold = self._untold, 0
                     self._add(f"{self._tell_lost(lost)}\n".encode())
 
-    def _write_all(self, lines: bytes) -> None:
+    def _write_all(self, lines: bytes) -> bool:
+        """Write lines, or drop those that cannot be written; whether there were none of these."""
         while lines:
             try:
                 written = os.write(self._descriptor, lines[:_PIECE])
@@ -80,8 +82,19 @@ class LineWriter:
                 select.select((), (self._descriptor,), ())
                 continue
             except OSError:
-                written = len(lines)  # nobody will ever read it
+                self._drop(lines)
+                return False
             lines = lines[written:]
-            with self._changed:
-                self._waiting -= written
-                self._changed.notify_all()
+            self._take_off(written)
+        return True
+
+    def _drop(self, lines: bytes) -> None:
+        lost = lines.count(b"\n")
+        self.dropped += lost
+        self._untold += lost
+        self._take_off(len(lines))
+
+    def _take_off(self, size: int) -> None:
+        with self._changed:
+            self._waiting -= size
+            self._changed.notify_all()

@@ -129,7 +129,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
 
     def _tell_lost(self, count: int) -> str:
         arguments = (count,)
-        line = "%d lines of the log were lost: standard error was not read in time"
+        line = "%d lines of the log were lost: standard error was not read in time, or full"
         name, level = __name__, logging.WARNING
         return self.format(logging.LogRecord(name, level, "", 0, line, arguments, None))
 

@@ -51,7 +51,9 @@ class ForkClient:
         self._ends: dict[int, asyncio.Future[int | None]] = {}
         # Workers that the fork server was asked to kill and has not reported the end of.
         self._condemned: set[int] = set()
-        # Workers of fork servers that were lost.
+        # Workers that outlived their fork server, until they are ended: the next one cannot do it.
+        self._survivors: set[int] = set()
+        # Workers of fork servers that were lost, to be reaped if they are ours.
         self._orphans: set[int] = set()
         self._unanswered_pings = 0
         self._heartbeat: asyncio.TimerHandle | None = None
@@ -79,7 +81,7 @@ class ForkClient:
 
     def kill(self, pid: int) -> None:
         """End a worker at once, whatever it does."""
-        if self._control is None:
+        if self._control is None or pid in self._survivors:
             _kill(pid)
             return
         # It kills only children that it has not reaped: a recycled number is never hit.
@@ -92,6 +94,7 @@ class ForkClient:
             return await self._ends[pid]
         finally:
             del self._ends[pid]
+            self._survivors.discard(pid)
 
     async def stop(self) -> None:
         """End the fork server and every worker that is left."""
@@ -178,7 +181,7 @@ class ForkClient:
         if "ended" in news:
             self._condemned.discard(news["ended"])
             end = self._ends.get(news["ended"])
-            if end is not None:
+            if end is not None and not end.done():
                 end.set_result(news["code"])
             return
         if "started" in news:
@@ -193,6 +196,7 @@ class ForkClient:
         for pid in self._condemned:
             _kill(pid)
         self._condemned.clear()
+        self._survivors.update(self._ends)
         if self._process is not None:
             self._process.kill()
         if self._answer is not None and not self._answer.done():

@@ -66,13 +66,18 @@ class Operations:
         }
 
     def answer(self, frame: Frame) -> Frame:
-        """The frame to send back; an error becomes an answer, too."""
+        """The frame to send back; an error becomes an answer, too.
+
+        But for `MemoryError` in a job, which is then tried in another process.
+        """
         start, watch = time.perf_counter(), Stopwatch()
         try:
             fields, body = self._handlers[frame.kind](frame, watch)
         except LeafcodeError as error:
             return frames.report_error(frame.job, error)
         except Exception as error:
+            if isinstance(error, MemoryError) and frame.kind is not Kind.LOAD:
+                raise
             logger.exception("a worker failed at the operation %s", frame.kind.name)
             return frames.report_error(frame.job, error)
         times = WorkTimes(time.perf_counter() - start, dict(watch.seconds.items()))

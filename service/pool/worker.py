@@ -1,10 +1,12 @@
 """The loop of a worker process: pin if asked to, then answer frames until the service is gone."""
 
+import contextlib
 import logging
 import os
 import signal
 import socket
 import warnings
+from pathlib import Path
 
 from PIL import Image
 
@@ -20,6 +22,8 @@ logger = logging.getLogger(__name__)
 # What fits is read, or sent, by one system call.
 _BUFFER_BYTES = 131_072
 _NICENESS = 10
+# Of 1000: as if it had half of the machine's memory beside its own. Raising it needs no right.
+_OOM_SCORE = 500
 
 
 def run(connection: socket.socket, plan: WorkerPlan) -> None:
@@ -34,6 +38,7 @@ def run(connection: socket.socket, plan: WorkerPlan) -> None:
     # Behind the front end, which needs little and is waited for: on cores that are all busy
     # it would otherwise get its turn only when a worker's time slice ends.
     os.nice(_NICENESS)
+    _come_before_the_front_end()
     operations = Operations(plan.threads, plan.limits)
     with connection, connection.makefile("rb", _BUFFER_BYTES) as stream:
         try:
@@ -49,6 +54,12 @@ def _pin(cores: tuple[int, ...]) -> None:
     except (OSError, AttributeError) as error:
         # Some sandboxes forbid it; the worker is then only slower.
         logger.warning("cannot pin a worker to cores %s: %s", cores, error)
+
+
+def _come_before_the_front_end() -> None:
+    """Where memory is short, the system ends a worker, which is replaced, and not the service."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(f"{_OOM_SCORE}\n")
 
 
 def _send(connection: socket.socket, frame: Frame) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from service.engine import (
     BrokenImageError,
@@ -642,3 +642,17 @@ def test_a_cut_or_repeated_piece_gives_an_image_or_an_image_error(
 @given(st.binary(max_size=200))
 def test_any_bytes_give_an_image_or_an_image_error(data: bytes) -> None:
     assert_image_or_error(data)
+
+
+@pytest.mark.parametrize(
+    ("max_pixels", "expected"), [(50_000_000, BrokenImageError), (2**50, MemoryError)]
+)
+def test_an_image_is_to_blame_for_memory_that_runs_out_only_where_there_is_enough(
+    max_pixels: int, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(_: Image.Image) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(PngImagePlugin.PngImageFile, "load", load)
+    with pytest.raises(expected):
+        decode(FILES["png"], MAX_SIDE, ImageLimits(max_pixels=max_pixels))

@@ -2,15 +2,17 @@
 
 import asyncio
 import gc
+import tempfile
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
 
 import pytest
+from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from service.errors import OverloadedError, OversizedBodyError, RequestError, SlowBodyError
-from service.http.body import BodyLimits, LimitBodies
+from service.http.body import BodyLimits, LimitBodies, read_files
 from service.http.traffic import Traffic
 from tests.support.virtual_time import on_virtual_time, settle
 
@@ -178,3 +180,18 @@ async def test_what_a_rejected_body_left_is_freed_at_once(largest: int) -> None:
         assert kept[0]() is None
     finally:
         gc.enable()
+
+
+@on_virtual_time
+async def test_a_form_needs_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    large = bytes(3_000_000)
+    head = b'--b\r\nContent-Disposition: form-data; name="a"; filename="a"\r\n\r\n'
+    body = head + large + b"\r\n" + head + b"small\r\n--b--\r\n"
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    headers = [(b"content-type", b"multipart/form-data; boundary=b")]
+    request = Request({"type": "http", "headers": headers}, receive)
+    assert await read_files(request, 2) == (large, b"small")

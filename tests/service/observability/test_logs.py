@@ -183,3 +183,18 @@ def test_a_reader_that_is_gone_loses_lines_and_stops_nobody() -> None:
     writer.write(["nobody reads this"])
     writer.drain()
     os.close(ours)
+    assert writer.dropped == 1
+
+
+def test_lines_that_found_no_room_are_counted_and_told_when_there_is_some(tmp_path: Path) -> None:
+    log = os.open("/dev/full", os.O_WRONLY)
+    writer = LineWriter(log, "{} lost".format)
+    writer.write(["first", "second"])
+    writer.drain()
+    with (tmp_path / "log").open("wb") as with_room:
+        os.dup2(with_room.fileno(), log)
+    writer.write(["third"])
+    until(lambda: "lost" in (tmp_path / "log").read_text())
+    os.close(log)
+    assert (tmp_path / "log").read_text() == "third\n2 lost\n"
+    assert writer.dropped == 2

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import shutil
 import signal
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from service.engine import BundleError, Engine, LeafcodeError, UnsupportedImageError
 from service.errors import DeadlineError, NotReadyError, UnknownModelError, WorkerLostError
@@ -20,7 +22,7 @@ from service.formats.v2.requests import RequestedOutput
 from service.pool.cores import allowed_cores, usable_cores
 from service.pool.pool import Pool
 from service.repository import ModelKey
-from tests.support import bundles
+from tests.support import bundles, pictures
 from tests.support.pools import (
     PNG,
     TINY,
@@ -239,6 +241,23 @@ def test_a_request_whose_workers_die_twice_fails_alone(shared: SharedPool, model
             with pytest.raises(WorkerLostError, match="the processes of 2 workers ended"):
                 await first
         assert await innocent == expected_label(models)
+
+    shared.run(use)
+
+
+def test_an_image_for_which_one_worker_has_no_memory_is_answered_by_another(
+    shared: SharedPool, engine: Engine
+) -> None:
+    image = pictures.png(Image.new("RGB", (1500, 1500)))
+
+    async def use(pool: Pool) -> None:
+        first = pool.state().workers[0].pid
+        assert first is not None
+        resource.prlimit(first, resource.RLIMIT_DATA, (1_000_000, resource.RLIM_INFINITY))
+        outcome = await pool.classify(TINY, image, 1)
+        assert json.loads(outcome.value)[0]["label"] == engine.classify(image, 1)[0].label
+        await until(lambda: all_ready(pool))
+        assert pool.state().workers[0].pid != first
 
     shared.run(use)
 

@@ -105,6 +105,20 @@ def test_a_version_that_cannot_be_loaded_is_told_and_the_worker_goes_on(
     run(use)
 
 
+def oom_score(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
+def test_a_worker_ends_before_the_service_does_where_memory_is_short(run: Run) -> None:
+    async def use(forks: ForkClient) -> None:
+        worker = await start(forks)
+        await worker.ping(DEADLINE_SECONDS)
+        assert oom_score(worker.pid) > oom_score(os.getpid())
+        await worker.end()
+
+    run(use)
+
+
 def test_a_worker_that_is_killed_from_outside_is_noticed(run: Run) -> None:
     async def use(forks: ForkClient) -> None:
         worker = await start(forks)
@@ -134,6 +148,21 @@ def test_a_worker_whose_connection_is_closed_ends_by_itself(run: Run) -> None:
         worker = await start(forks)
         worker._link.abort()
         assert await forks.ended(worker.pid) == 0
+
+    run(use)
+
+
+def test_news_of_an_end_that_nobody_waits_for_any_more_costs_no_other_news(run: Run) -> None:
+    async def use(forks: ForkClient) -> None:
+        worker = await start(forks)
+        waiting = asyncio.create_task(forks.ended(worker.pid))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        forks._on_news({"ended": worker.pid, "code": 0})  # before the task has heard of it
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        worker.kill()
+        until(lambda: not is_alive(worker.pid))
 
     run(use)
 
@@ -228,13 +257,17 @@ def test_a_lost_fork_server_is_replaced_with_the_next_worker_and_its_workers_liv
     run: Run,
 ) -> None:
     async def use(forks: ForkClient) -> None:
-        orphan = await start(forks)
+        orphan, hung = await start(forks), await start(forks)
         os.kill(fork_server_of(orphan), signal.SIGKILL)
         await orphan.ping(DEADLINE_SECONDS)
         # How it ends is not known any more.
         assert await orphan.end() is None
         worker = await start(forks)
         await worker.ping(DEADLINE_SECONDS)
+        # It is no child of the new one, and does not see that its connection is closed.
+        os.kill(hung.pid, signal.SIGSTOP)
+        assert await hung.end() is None
+        until(lambda: not is_alive(hung.pid))
         assert await worker.end() in ENDED
         # Only we can have the system forget it, in a container too.
         await pools.until(lambda: orphan.pid not in children_of(os.getpid()))
