@@ -19,7 +19,7 @@ IMAGES ?= service/examples
 CLIENTS ?= 8
 DURATION ?= 10
 
-.PHONY: help serve setup test pytest lint kernels training-kernels format model bench soak flood loadtest locust k6 image-test examples clean
+.PHONY: help serve setup test pytest lint kernels training-kernels format model bench soak flood chaos loadtest locust k6 image-test examples clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 12
@@ -65,6 +65,9 @@ soak: $(VENV)/.all ## kill a worker every 100 ms, then reload 50 times, under lo
 
 flood: $(VENV)/.all ## 10 000 idle connections, 500 stalled bodies, 100 unread answers; good requests must be answered
 	$(BIN)/python -m service flood
+
+chaos: $(VENV)/.all ## inject faults (killed, stopped and looping workers, full disks, …) under load, about four minutes
+	$(BIN)/python -m service chaos
 
 loadtest: $(VENV)/.all ## find how much the service at URL takes, with the images in IMAGES; draws ramp.png
 	$(BIN)/python -m service loadtest $(URL) --images $(IMAGES) --ramp --plot ramp.png

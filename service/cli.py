@@ -1,4 +1,4 @@
-"""`python -m service serve | classify | health | settings | loadtest | soak | flood | warm`.
+"""`python -m service serve | classify | health | settings | loadtest | soak | flood | chaos | warm`.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done,
 1 something could not be done, 2 wrong arguments or settings.
@@ -21,6 +21,7 @@ from service.engine import LeafcodeError, Prediction
 from service.engine.cpu_level import require_cpu_level
 from service.errors import SettingsError
 from service.health import add_health
+from service.loadtest.chaos.cli import add_chaos
 from service.loadtest.cli import add_flood, add_soak
 from service.loadtest.options import add_loadtest
 from service.observability.logs import log_config, start_logging
@@ -86,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     add_loadtest(commands)
     add_soak(commands)
     add_flood(commands)
+    add_chaos(commands)
     warm_parser = commands.add_parser("warm", help="compile the kernels, once for this machine")
     warm_parser.set_defaults(command=_warm)
     return parser

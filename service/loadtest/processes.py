@@ -1,10 +1,12 @@
-"""`python -m service serve` as a process of its own, and the process ids of its workers.
+"""`python -m service serve` as a process group of its own, and who is who in it.
 
-The service says `ready at http://…` on standard error. Its only child is the fork server,
-whose children are the workers.
+The service says `ready at http://…` on standard error. Its only child is the fork server; all
+others in its group are workers, also those whose fork server has died.
 """
 
 import contextlib
+import http.client
+import json
 import os
 import re
 import signal
@@ -12,9 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Any, Self, cast
 
 from service.loadtest.errors import LoadTestError
 from service.loadtest.request import Target, parse_url
@@ -25,6 +29,8 @@ _READY = re.compile(r"ready at (http://\S+)")
 _START_SECONDS = 120.0
 _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.01
+_CALL_SECONDS = 30.0
+_RECOVERY_SECONDS = 30.0
 _LAST_LINES = 5
 _PROC = Path("/proc")
 _ROOT = Path(__file__).parents[2]
@@ -33,18 +39,31 @@ _ROOT = Path(__file__).parents[2]
 class ServiceProcess:
     """A service of the model repository `models` that is ready; stopped at the end of the block.
 
-    `flags` are further arguments of `serve`.
+    `flags` are further arguments of `serve`, `environment` further variables. The log goes to
+    the file `log`, or to one that is deleted in the end.
     """
 
     target: Target
 
-    def __init__(self, models: Path, *flags: str) -> None:
+    def __init__(
+        self,
+        models: Path,
+        *flags: str,
+        environment: Mapping[str, str] | None = None,
+        log: Path | None = None,
+    ) -> None:
         self._models = models
         self._flags = flags
+        self._environment = environment or {}
+        self._log_path = log
 
     def __enter__(self) -> Self:
         # A file, because somebody would have to read a pipe while the service is under load.
-        self._log = tempfile.NamedTemporaryFile("w+", prefix="leafcode-", suffix=".log")
+        self._log: IO[str] = (
+            cast("IO[str]", tempfile.NamedTemporaryFile("w+", prefix="leafcode-", suffix=".log"))
+            if self._log_path is None
+            else self._log_path.open("w+")
+        )
         self.process = subprocess.Popen(  # noqa: S603
             [
                 *(sys.executable, "-m", "service", "serve", "--port", "0"),
@@ -53,12 +72,14 @@ class ServiceProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._log,
-            env=_environment(),
+            env={**_inherited(), **self._environment},
+            process_group=0,
         )
         try:
             self.target = self._wait_until_ready(time.monotonic() + _START_SECONDS)
         except BaseException:
-            self._stop()
+            self.stop()
+            self._log.close()
             raise
         return self
 
@@ -68,50 +89,83 @@ class ServiceProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop()
+        self.stop()
+        self._log.close()
+
+    @property
+    def fork_servers(self) -> list[int]:
+        """The process id of the fork server, unless it is being replaced."""
+        return [pid for pid, parent in self._group() if parent == self.process.pid]
 
     @property
     def workers(self) -> list[int]:
         """The process ids of the workers that are alive, oldest first."""
-        below = (pid for child in _children(self.process.pid) for pid in _children(child))
-        return sorted(filter(_is_alive, below))
+        ours = self.process.pid
+        return sorted(pid for pid, parent in self._group() if ours not in (pid, parent))
+
+    @property
+    def processes(self) -> list[int]:
+        """The process ids of all of it that is alive."""
+        return sorted(pid for pid, _ in self._group())
+
+    @property
+    def log_text(self) -> str:
+        """What it has logged so far."""
+        return Path(self._log.name).read_text("utf-8", "replace")
+
+    def call(self, path: str) -> tuple[int, dict[str, Any]]:
+        """Status and document of the answer to a GET."""
+        address, prefix = self.target.address, self.target.prefix
+        with contextlib.closing(
+            http.client.HTTPConnection(*address, timeout=_CALL_SECONDS)
+        ) as connection:
+            connection.request("GET", f"{prefix}{path}")
+            response = connection.getresponse()
+            return response.status, json.load(response)
+
+    def wait_for_workers(self) -> None:
+        """Return when all workers are in service; raises `LoadTestError` if they do not come."""
+        end, status = time.monotonic() + _RECOVERY_SECONDS, 0
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                status, _ = self.call("/readyz?strict=true")
+                if status == HTTPStatus.OK:
+                    return
+            time.sleep(_POLL_SECONDS)
+        raise LoadTestError(
+            f"not all workers were ready within {_RECOVERY_SECONDS:.0f} s, status {status}"
+        )
+
+    def stop(self) -> int:
+        """Have it stop, unless it has; its exit code, minus the signal."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            for pid in self.processes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return self.process.wait()
+
+    def _group(self) -> Iterator[tuple[int, int]]:
+        """Processes of its group that run, each with its parent."""
+        for entry in _PROC.glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                state, parent, group = entry.read_text().rpartition(")")[2].split()[:3]
+                # One that ended and is not yet waited for does not run.
+                if int(group) == self.process.pid and state not in "ZX":
+                    yield int(entry.parent.name), int(parent)
 
     def _wait_until_ready(self, deadline: float) -> Target:
-        log = Path(self._log.name)
-        while not (ready := _READY.search(log.read_text("utf-8", "replace"))):
+        while not (ready := _READY.search(self.log_text)):
             if self.process.poll() is not None or time.monotonic() > deadline:
-                last = " / ".join(log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:])
+                last = " / ".join(self.log_text.splitlines()[-_LAST_LINES:])
                 raise LoadTestError(f"the service did not start: {last}")
             time.sleep(_POLL_SECONDS)
         return parse_url(ready[1])
 
-    def _stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self._log.close()
 
-
-def _children(pid: int) -> list[int]:
-    """The children of all threads of a process."""
-    children: list[int] = []
-    for file in (_PROC / str(pid) / "task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            children += map(int, file.read_text().split())
-    return children
-
-
-def _is_alive(pid: int) -> bool:
-    """Whether a process runs, which one that ended and is not yet waited for does not."""
-    with contextlib.suppress(OSError):
-        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    return False
-
-
-def _environment() -> dict[str, str]:
+def _inherited() -> dict[str, str]:
     """This environment without settings of the service, and the package on the path."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LEAFCODE_")}
     return {**kept, "PYTHONPATH": str(_ROOT)}

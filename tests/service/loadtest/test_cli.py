@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from service.cli import main
+from service.loadtest.answers import AnswerCounts
 from service.loadtest.flood import FloodResult
-from service.loadtest.soak import AnswerCounts
 from tests.support import bundles
 
 
@@ -20,7 +20,7 @@ def test_soak_kills_workers_and_publishes_versions_and_every_request_is_answered
     assert main(["soak", "--models", str(tmp_path), *kills, *reloads, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     answers = document["kills"]["answers"]
-    assert answers["right"] + answers["worker_lost"] == 200
+    assert answers["right"] + answers["problems"].get("503 worker-lost", 0) == 200
     assert document["kills"]["kills"] > 0
     assert (document["reloads"]["loaded"], document["reloads"]["rejected"]) == (3, 2)
     assert document["reloads"]["answers"]["right"] >= 200
@@ -45,8 +45,10 @@ def test_flood_leaves_good_requests_answered_and_memory_bounded(
 
 
 def test_flood_says_what_did_not_pass() -> None:
-    result = FloodResult(AnswerCounts(right=1, other={429: 2}), 1.0, 10, 30, 15, 1.0)
+    result = FloodResult(
+        AnswerCounts(right=1, problems={"429 overloaded": 2}), 1.0, 10, 30, 15, 1.0
+    )
     assert result.faults() == [
-        "2 answers had status 429",
+        "2 answers were 429 overloaded",
         "memory grew by 20 bytes, expected at most 15",
     ]

@@ -5,17 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from service.loadtest.answers import AnswerCounts, add_counts, count_answers, default_bundle
 from service.loadtest.errors import LoadTestError
-from service.loadtest.generator import Exchange, Load
+from service.loadtest.load import Exchange, Load
 from service.loadtest.processes import ServiceProcess
 from service.loadtest.reloads import ReloadResult
-from service.loadtest.soak import (
-    AnswerCounts,
-    KillResult,
-    add_counts,
-    count_answers,
-    default_bundle,
-)
+from service.loadtest.soak import KillResult
 
 
 def exchange(number: int, status: int, document: object) -> Exchange:
@@ -34,7 +29,8 @@ def test_a_job_whose_worker_was_killed_twice_is_no_fault() -> None:
         exchange(2, 503, lost_worker),
     )
     answers = count_answers(Load(exchanges, 0.0), [["apple", "boat"], ["boat", "apple"]])
-    assert answers == AnswerCounts(right=2, worker_lost=1)
+    assert answers == AnswerCounts(right=2, problems={"503 worker-lost": 1})
+    assert answers.requests == 3
     result = KillResult(answers, kills=3, seconds=1.0)
     assert result.faults() == []
     assert "workers killed      3 in 1 s" in result.text()
@@ -46,28 +42,30 @@ def test_everything_else_is_a_fault() -> None:
         exchange(1, 503, {"type": "urn:leafcode:problem:not-ready"}),
         Exchange(2, 0.0, 1.0, 0, b""),
         exchange(3, 504, []),
+        exchange(4, 500, {"type": "about:blank"}),
     )
     answers = count_answers(Load(exchanges, 0.0), [["apple"]])
-    assert answers == AnswerCounts(wrong=1, unanswered=1, other={503: 1, 504: 1})
+    assert answers == AnswerCounts(0, 1, 1, {"500": 1, "503 not-ready": 1, "504": 1})
     assert answers.faults() == [
         "1 answers had wrong labels",
         "1 requests got no answer",
-        "1 answers had status 503",
-        "1 answers had status 504",
+        "1 answers were 500",
+        "1 answers were 503 not-ready",
+        "1 answers were 504",
         "no request was answered with labels",
     ]
-    assert "status 504          1" in answers.lines()
+    assert "503 not-ready       1" in answers.lines()
 
 
 def test_a_lost_worker_is_a_fault_where_none_was_killed() -> None:
-    result = ReloadResult(1, 0, AnswerCounts(right=1, worker_lost=2), 1.0)
-    assert result.faults() == ["2 requests lost their workers, none of which was killed"]
+    result = ReloadResult(1, 0, AnswerCounts(right=1, problems={"503 worker-lost": 2}), 1.0)
+    assert result.faults() == ["2 answers were 503 worker-lost"]
     assert "1 loaded, 0 rejected in 1 s" in result.text()
 
 
 def test_counts_add_up() -> None:
-    parts = [AnswerCounts(1, 2, 3, 4, {500: 1}), AnswerCounts(1, 1, 1, 1, {500: 1, 504: 2})]
-    assert add_counts(parts) == AnswerCounts(2, 3, 4, 5, {500: 2, 504: 2})
+    parts = [AnswerCounts(1, 2, 3, {"500": 1}), AnswerCounts(1, 1, 1, {"500": 1, "504": 2})]
+    assert add_counts(parts) == AnswerCounts(2, 3, 4, {"500": 2, "504": 2})
 
 
 def test_the_default_bundle_is_the_first_by_name_in_its_highest_version(tmp_path: Path) -> None:
