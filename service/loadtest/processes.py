@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,7 @@ from typing import IO, Any, Self, cast
 from service.loadtest.errors import LoadTestError
 from service.loadtest.request import Target, parse_url
 
-__all__ = ["ServiceProcess"]
+__all__ = ["ServiceProcess", "send_signal"]
 
 _READY = re.compile(r"ready at (http://\S+)")
 _START_SECONDS = 120.0
@@ -142,9 +142,7 @@ class ServiceProcess:
         try:
             return self.process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            for pid in self.processes:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            send_signal(self.processes, signal.SIGKILL)
             return self.process.wait()
 
     def _group(self) -> Iterator[tuple[int, int]]:
@@ -163,6 +161,13 @@ class ServiceProcess:
                 raise LoadTestError(f"the service did not start: {last}")
             time.sleep(_POLL_SECONDS)
         return parse_url(ready[1])
+
+
+def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
+    """Signal processes; those that have ended meanwhile need none."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _inherited() -> dict[str, str]:

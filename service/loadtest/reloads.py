@@ -29,9 +29,18 @@ from service.loadtest.errors import LoadTestError
 from service.loadtest.generator import Generator
 from service.loadtest.processes import ServiceProcess
 
-__all__ = ["ModelFolder", "Publisher", "ReloadResult", "ReloadSettings", "reload_under_load"]
+__all__ = [
+    "KEPT_VERSIONS",
+    "ModelFolder",
+    "Publisher",
+    "ReloadResult",
+    "ReloadSettings",
+    "reload_under_load",
+]
 
-_KEPT_VERSIONS = 3
+KEPT_VERSIONS = 3
+"""Good versions that are there at a time, once as many were published."""
+
 _NOTICED_SECONDS = 30.0
 _POLL_SECONDS = 0.01
 _REQUESTS_AT_ONCE = 200
@@ -76,16 +85,17 @@ def reload_under_load(models: Path, settings: ReloadSettings) -> ReloadResult:
         folder = ModelFolder(Path(repository) / bundle.manifest.name, bundle)
         folder.publish(1)
         with ServiceProcess(Path(repository)) as service:
-            publisher = Publisher(service, folder, settings)
+            publisher = Publisher(service, folder)
+            thread = threading.Thread(target=publisher.publish_all, args=(settings,))
             generator = Generator(service.target.address, keep_bodies=True)
             requests = images.requests(_REQUESTS_AT_ONCE, service.target)
             counts, started = [], time.monotonic()
-            publisher.start()
-            while publisher.is_alive():
+            thread.start()
+            while thread.is_alive():
                 load = generator.closed_loop(requests, settings.clients)
                 counts.append(count_answers(load, images.labels))
             seconds = time.monotonic() - started
-            publisher.join()
+            thread.join()
     if publisher.error:
         raise LoadTestError(publisher.error)
     return ReloadResult(publisher.loaded, publisher.rejected, add_counts(counts), seconds)
@@ -129,7 +139,7 @@ class ModelFolder:
         else:
             self._good.append(version)
         staging.rename(self._folder / str(version))
-        if len(self._good) > _KEPT_VERSIONS:
+        if len(self._good) > KEPT_VERSIONS:
             self._withdraw(self._good.pop(0))
 
     def _withdraw(self, version: int) -> None:
@@ -138,30 +148,31 @@ class ModelFolder:
         shutil.rmtree(gone)
 
 
-class Publisher(threading.Thread):
-    """Publishes one version after the other, each when the last one was loaded or rejected."""
+class Publisher:
+    """Publishes versions, one after the other, to a running service."""
 
-    def __init__(
-        self, service: ServiceProcess, folder: ModelFolder, settings: ReloadSettings
-    ) -> None:
-        super().__init__(name="publisher")
+    def __init__(self, service: ServiceProcess, folder: ModelFolder) -> None:
         self.loaded = self.rejected = 0
         self.error = ""
+        """Why `publish_all` ended early, if it did."""
         self._service = service
         self._folder = folder
-        self._settings = settings
 
-    def run(self) -> None:
-        """Publish all versions; `error` says why it ended early, if it did."""
-        count, bad = self._settings.reloads, self._settings.bad
+    def publish(self, version: int, *, bad: bool) -> None:
+        """Publish a version, and return when the service has loaded or rejected it."""
+        self._folder.publish(version, bad=bad)
+        self._service.process.send_signal(signal.SIGHUP)
+        self._wait_for(version, bad=bad)
+        self.rejected, self.loaded = self.rejected + bad, self.loaded + (not bad)
+
+    def publish_all(self, settings: ReloadSettings) -> None:
+        """Publish as many versions as the settings say, from the second one."""
+        count, bad = settings.reloads, settings.bad
         try:
             for number in range(count):
                 # Spread evenly over all of them.
                 is_bad = (number + 1) * bad // count > number * bad // count
-                self._folder.publish(number + 2, bad=is_bad)
-                self._service.process.send_signal(signal.SIGHUP)
-                self._wait_for(number + 2, bad=is_bad)
-                self.rejected, self.loaded = self.rejected + is_bad, self.loaded + (not is_bad)
+                self.publish(number + 2, bad=is_bad)
         except (OSError, http.client.HTTPException, LoadTestError) as error:
             self.error = f"publishing stopped: {error}"
 

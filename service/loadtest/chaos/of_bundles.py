@@ -11,9 +11,8 @@ from pathlib import Path
 from service.engine.bundle import read_bundle
 from service.loadtest.answers import default_bundle
 from service.loadtest.chaos.fault import Fault, Surroundings
-from service.loadtest.chaos.of_processes import send_signal
 from service.loadtest.errors import LoadTestError
-from service.loadtest.processes import ServiceProcess
+from service.loadtest.processes import ServiceProcess, send_signal
 from service.loadtest.reloads import ModelFolder, Publisher, ReloadSettings
 from service.loadtest.soak import WORKER_LOST
 
@@ -47,8 +46,8 @@ class BundlesSwapped(_OwnRepository):
 
     def happen(self, service: ServiceProcess) -> None:
         """Publish one after the other."""
-        publisher = Publisher(service, self.folder, _VERSIONS)
-        publisher.run()
+        publisher = Publisher(service, self.folder)
+        publisher.publish_all(_VERSIONS)
         if publisher.error:
             raise LoadTestError(publisher.error)
 

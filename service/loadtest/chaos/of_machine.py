@@ -14,10 +14,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from service.loadtest.chaos.fault import Fault, NotPossibleError, Surroundings
-from service.loadtest.chaos.of_processes import send_signal
-from service.loadtest.chaos.uploads import large_form, large_image, post
-from service.loadtest.processes import ServiceProcess
+from service.loadtest.processes import ServiceProcess, send_signal
 from service.loadtest.soak import WORKER_LOST
+from service.loadtest.uploads import large_form, large_image, post
 
 __all__ = ["ClockJumps", "HandlesExhausted", "LogFull", "MemoryShort", "ScratchFull", "SpoolFull"]
 

@@ -4,11 +4,10 @@ import os
 import platform
 import signal
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from service.loadtest.chaos.fault import DEADLINE_SECONDS, Fault, NotPossibleError
-from service.loadtest.processes import ServiceProcess
+from service.loadtest.processes import ServiceProcess, send_signal
 from service.loadtest.soak import WORKER_LOST
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "WorkersKilled",
     "WorkersLooping",
     "WorkersStopped",
-    "send_signal",
 ]
 
 _KILLS = 50
@@ -32,13 +30,6 @@ _CALM_SECONDS = 2.0
 
 # A jump to itself: the shortest endless loop, by the name of the machine.
 _LOOPS = {"x86_64": b"\xeb\xfe", "aarch64": b"\x00\x00\x00\x14"}
-
-
-def send_signal(pids: list[int], number: signal.Signals) -> None:
-    """Signal processes; those that have ended meanwhile need none."""
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
 
 
 class WorkersKilled(Fault):

@@ -1,9 +1,10 @@
-"""Large bodies that are in order: an image of many pixels, a form with large files.
+"""Bodies that are in order, some of them large: an image of many pixels, forms with files.
 
 Pillow is imported where images are drawn, because no other part of the command line needs it.
 """
 
 import http.client
+from collections.abc import Sequence
 from contextlib import closing
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -15,11 +16,11 @@ from service.loadtest.request import Target
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["large_form", "large_image", "post"]
+__all__ = ["form_of", "large_form", "large_image", "post"]
 
 _SIDE = 6_000
 _NOISE_SIDE = 900
-_BOUNDARY = "leafcode-chaos"
+_BOUNDARY = "leafcode-boundary"
 _FILES = 4
 _TIMEOUT_SECONDS = 60.0
 
@@ -37,12 +38,14 @@ def large_form() -> tuple[str, bytes]:
 
     random = np.random.default_rng(0)
     pixels = random.integers(0, 256, (_NOISE_SIDE, _NOISE_SIDE, 3), np.uint8)
-    image = _png(Image.fromarray(pixels))
+    return form_of([_png(Image.fromarray(pixels))] * _FILES)
+
+
+def form_of(images: Sequence[bytes]) -> tuple[str, bytes]:
+    """Content type and body of a form with these files."""
     head = f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="a"; filename="a"\r\n\r\n'
-    part = head.encode() + image + b"\r\n"
-    return f"multipart/form-data; boundary={_BOUNDARY}", (
-        _FILES * part + f"--{_BOUNDARY}--\r\n".encode()
-    )
+    parts = b"".join([head.encode() + image + b"\r\n" for image in images])
+    return f"multipart/form-data; boundary={_BOUNDARY}", parts + f"--{_BOUNDARY}--\r\n".encode()
 
 
 def _png(image: "Image.Image") -> bytes:
@@ -51,12 +54,12 @@ def _png(image: "Image.Image") -> bytes:
     return stream.getvalue()
 
 
-def post(target: Target, body: bytes, content_type: str) -> int:
+def post(target: Target, body: bytes, content_type: str, call: str = "classify") -> int:
     """The status of the answer, 0 if there was none."""
     with closing(http.client.HTTPConnection(*target.address, timeout=_TIMEOUT_SECONDS)) as service:
         try:
             headers = {"Content-Type": content_type}
-            service.request("POST", f"{target.prefix}/v1/classify", body, headers)
+            service.request("POST", f"{target.prefix}/v1/{call}", body, headers)
             return service.getresponse().status
         except (OSError, http.client.HTTPException):
             return 0
