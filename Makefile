@@ -60,7 +60,7 @@ model: $(VENV)/.all ## train the next version of the embedded model (DATA=folder
 bench: $(VENV)/.all ## measure speed side by side, about six minutes; writes bench.json and bench.png
 	OMP_NUM_THREADS=1 $(BIN)/python -m trainer reproduce speed --data $(BENCH_DATA)
 
-soak: $(VENV)/.all ## kill a worker every 100 ms, then reload 50 times, under load; each request must be answered
+soak: $(VENV)/.all ## kill workers, reload, then both for ten minutes, under load; memory, files and threads must not grow
 	$(BIN)/python -m service soak
 
 flood: $(VENV)/.all ## 10 000 idle connections, 500 stalled bodies, 100 unread answers; good requests must be answered

@@ -1,4 +1,4 @@
-"""`python -m service serve | classify | health | settings | loadtest | soak | flood | chaos | warm`.
+"""The commands of `python -m service`: `serve`, `classify`, `health`, `loadtest` and others.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done,
 1 something could not be done, 2 wrong arguments or settings.

@@ -30,7 +30,8 @@ _START_SECONDS = 120.0
 _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.01
 _CALL_SECONDS = 30.0
-_RECOVERY_SECONDS = 30.0
+# A worker that hangs while it loads its models is replaced after a minute.
+_RECOVERY_SECONDS = 90.0
 _LAST_LINES = 5
 _PROC = Path("/proc")
 _ROOT = Path(__file__).parents[2]

@@ -73,6 +73,8 @@ def inject(fault: Fault, models: Path, settings: ExperimentSettings) -> FaultRes
             result = _Experiment(fault, service, images, settings).run()
     except NotPossibleError as error:
         return FaultResult(fault.name, impossible=str(error))
+    except LoadTestError as error:  # the service did not start
+        return FaultResult(fault.name, faults=(str(error),))
     return FaultResult(**{**vars(result), "seconds": time.monotonic() - start})
 
 
@@ -104,17 +106,23 @@ class _Experiment:
         self._measure()  # the first answers take longer
         before = self._measure()
         during = self._inject()
-        after = None
-        if not self._fault.is_last:
-            self._service.wait_for_workers()
-            after = self._measure_until(_LEAST_SPEED * before)
-            if after < _LEAST_SPEED * before:
-                self._faults.append(f"{after:.0f} images a second afterwards, {before:.0f} before")
+        after = None if self._fault.is_last else self._recover(before)
         self._faults += self._fault.faults(self._service)
         self._faults += self._left_behind()
         self._faults += during.faults(self._fault.allowed)
         self._faults += [f"without the fault, {item}" for item in add_counts(self._counts).faults()]
         return FaultResult(self._fault.name, during, before, after, faults=tuple(self._faults))
+
+    def _recover(self, before: float) -> float:
+        """Images a second once all workers are back."""
+        try:
+            self._service.wait_for_workers()
+        except LoadTestError as error:
+            self._faults.append(str(error))
+        after = self._measure_until(_LEAST_SPEED * before)
+        if after < _LEAST_SPEED * before:
+            self._faults.append(f"{after:.0f} images a second afterwards, {before:.0f} before")
+        return after
 
     def _inject(self) -> AnswerCounts:
         """The answers while the fault lasts."""

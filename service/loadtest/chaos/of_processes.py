@@ -36,7 +36,8 @@ class WorkersKilled(Fault):
     """A worker is killed every 100 ms."""
 
     name = "workers-killed"
-    allowed = frozenset({WORKER_LOST})
+    # On a busy machine workers may be killed faster than they start.
+    allowed = frozenset({WORKER_LOST, "504 deadline"})
 
     def happen(self, service: ServiceProcess) -> None:
         """Kill the oldest one."""

@@ -16,8 +16,8 @@ def test_soak_kills_workers_and_publishes_versions_and_every_request_is_answered
 ) -> None:
     bundles.write_model(tmp_path)
     kills = ["--requests", "200", "--kill-every-ms", "200"]
-    reloads = ["--reloads", "5", "--bad", "2"]
-    assert main(["soak", "--models", str(tmp_path), *kills, *reloads, "--json"]) == 0
+    reloads, long = ["--reloads", "5", "--bad", "2"], ["--duration", "0"]
+    assert main(["soak", "--models", str(tmp_path), *kills, *reloads, *long, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     answers = document["kills"]["answers"]
     assert answers["right"] + answers["problems"].get("503 worker-lost", 0) == 200
