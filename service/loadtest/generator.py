@@ -19,7 +19,7 @@ import numpy as np
 from service.loadtest.connections import Address, Connections, Watch
 from service.loadtest.load import UNANSWERED, Exchange, Load, LoadInterrupted
 
-__all__ = ["Address", "Exchange", "Generator", "Load", "even_times", "poisson_times"]
+__all__ = ["Generator", "even_times", "poisson_times"]
 
 _TIMEOUT_SECONDS = 60.0
 # A server that is gone refuses thousands of connections a second, which would all be counted.

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 from service.errors import SettingsError
-from service.loadtest.generator import Generator, Load, even_times, poisson_times
+from service.loadtest.generator import Generator, even_times, poisson_times
+from service.loadtest.load import Load
 
 __all__ = ["LoadPlan"]
 

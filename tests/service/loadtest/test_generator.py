@@ -5,7 +5,8 @@ from itertools import repeat
 
 import pytest
 
-from service.loadtest.generator import Exchange, Generator, even_times, poisson_times
+from service.loadtest.generator import Generator, even_times, poisson_times
+from service.loadtest.load import Exchange
 from tests.support.scripted_server import OK, REJECTED, listening
 
 
