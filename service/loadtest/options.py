@@ -19,6 +19,12 @@ RAMP_SECONDS = 5.0
 """How long a ramp offers each rate."""
 
 _EXAMPLE_IMAGES = Path(__file__).parents[1] / "examples"
+_DESCRIPTION = """\
+Send requests to a running service, as service.client does, and report statuses, rates and
+latencies beside the service's own timings. Latencies count from the moment at which a request
+was due. Exits with 1 if a request got no answer, or a limit was passed; with 130 after Ctrl-C,
+which ends the test and reports about it.
+"""
 _EXAMPLES = """\
 examples:
   python -m service loadtest http://127.0.0.1:8000
@@ -33,11 +39,8 @@ def add_loadtest(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = commands.add_parser(
         "loadtest",
         help="send requests to a running service and report what became of them",
-        description="Send requests to a running service, as service.client does, and report "
-        "statuses, rates and latencies beside the service's own timings. Latencies count from the "
-        "moment at which a request was due. Exits with 1 if a request got no answer, or a limit "
-        "was passed; with 130 after Ctrl-C, which ends the test and reports about it.",
-        epilog=_EXAMPLES.replace("%", "%%"),
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("url", metavar="URL", help="the service, as http://HOST[:PORT]")
@@ -111,7 +114,9 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --rate or --ramp: arrivals at random, not evenly spaced",
     )
-    parser.add_argument("--requests", type=positive(int), metavar="N", help="at most so many")
+    parser.add_argument(
+        "--requests", type=positive(int), metavar="N", help="send at most so many requests"
+    )
     parser.add_argument(
         "--duration",
         type=positive(float),

@@ -317,6 +317,14 @@ def test_numbers_are_above_zero(flag: str, capsys: pytest.CaptureFixture[str]) -
     assert "above 0" in capsys.readouterr().err
 
 
+def test_help_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["loadtest", "--help"])
+    printed = capsys.readouterr().out
+    assert printed.rstrip().endswith("--ramp --plot ramp.png --json ramp.json")
+    assert "%%" not in printed
+
+
 @pytest.mark.parametrize("text", ["x", "101%", "-1", "1%%", "nan", "2"])
 def test_a_share_of_errors_is_checked(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
