@@ -233,3 +233,9 @@ def test_process_1_forgets_the_workers_of_a_lost_fork_server() -> None:
 
 def _zombies(container: Container) -> list[int]:
     return [found["pid"] for found in container.python(PROCESSES) if found["state"] == "Z"]
+
+
+def test_the_image_tests_a_service_under_load_too(container: Container) -> None:
+    ended = run_once(SERVICE, "loadtest", container.url, "--requests", "8", options=LOCKED)
+    assert "0 errors" in ended.stdout
+    assert "status 200" in ended.stdout
