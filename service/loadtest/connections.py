@@ -233,7 +233,8 @@ class _Connection(asyncio.Protocol):
         if not separator:
             return
         head = head.lower()
-        if len(body) < int(_header(head, b"content-length") or 0):
+        whole = _whole_body(head, body)
+        if whole is None:
             return
         self._buffer = b""
         status = head[9:12]
@@ -242,7 +243,7 @@ class _Connection(asyncio.Protocol):
             return
         if b"connection: close" in head:
             self.abort("connection closed")
-        self._answer(int(status), head, body, "")
+        self._answer(int(status), head, whole, "")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The request that was sent, if any, gets no answer."""
@@ -262,6 +263,22 @@ class _Connection(asyncio.Protocol):
         on_answer, self._on_answer = self._on_answer, None
         if on_answer is not None:
             on_answer(status, head, body, reason)
+
+
+def _whole_body(head: bytes, received: bytes) -> bytes | None:
+    """The body, once all of it is there; the service states its length, a proxy may not."""
+    length = _header(head, b"content-length")
+    if length or b"\r\ntransfer-encoding: chunked" not in head:
+        return received if len(received) >= int(length or 0) else None
+    body, rest = b"", received
+    while True:
+        size, separator, rest = rest.partition(b"\r\n")
+        count = int(size.partition(b";")[0] or b"0", 16) if separator else 0
+        if not separator or len(rest) < count + 2:
+            return None
+        if not count:
+            return body
+        body, rest = body + rest[:count], rest[count + 2 :]
 
 
 def _header(head: bytes, name: bytes) -> bytes:

@@ -43,6 +43,16 @@ def test_answers_may_arrive_in_pieces() -> None:
     assert [item.body for item in load.exchanges] == [b"ok"] * 4
 
 
+@pytest.mark.parametrize("size", [1, 7, 100], ids=str)
+def test_answers_may_come_in_chunks_as_proxies_send_them(size: int) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = head + b"2\r\nok\r\n" + b"A;name=value\r\n, not over\r\n" + b"0\r\n\r\n"
+    pieces = [answer[start : start + size] for start in range(0, len(answer), size)]
+    with listening(lambda *_: pieces) as address:
+        load = Generator(address, keep_bodies=True).closed_loop(posts(3), 1)
+    assert [item.body for item in load.exchanges] == [b"ok, not over"] * 3
+
+
 def test_latencies_are_those_of_the_clock() -> None:
     now = [0.0]
 
