@@ -51,6 +51,7 @@ _TRANSPOSITIONS = {
 # markers have no length.
 _JPEG_MARKER = re.compile(rb"\xff+([^\x00\x01\xff\xd0-\xd7])", re.DOTALL)
 _START_OF_SCAN = 0xDA
+_ARITHMETIC_FRAMES = (b"\xff\xc9", b"\xff\xca")
 _START_OF_IMAGE, _END_OF_IMAGE = 0xD8, 0xD9
 
 # How files begin whose header Pillow may not get through when it is cut or damaged.
@@ -113,11 +114,26 @@ def _check_header(picture: Image.Image, data: bytes, limits: ImageLimits) -> Non
             f"pixels and no side over {limits.max_side}"
         )
     if isinstance(picture, JpegImagePlugin.JpegImageFile):
+        _check_jpeg_size(picture.size, data)
         scans = _count_jpeg_scans(data)
         if scans > _MOST_JPEG_SCANS:
             raise BrokenImageError(
                 f"the JPEG has {scans} scans, expected at most {_MOST_JPEG_SCANS}"
             )
+
+
+def _check_jpeg_size(size: tuple[int, int], data: bytes) -> None:
+    """Reject a JPEG that holds less than its size takes; the decoder would fill it with grey.
+
+    Every block of 8x8 pixels has a Huffman code, of a bit or more, for its mean. Arithmetic
+    coding may take less. Where only a part of the blocks is missing, nothing here can tell.
+    """
+    blocks = -(-size[0] // 8) * -(-size[1] // 8)
+    if len(data) * 8 < blocks and not any(mark in data for mark in _ARITHMETIC_FRAMES):
+        raise BrokenImageError(
+            f"the JPEG is {size[0]}x{size[1]} pixels, which take at least {blocks // 8} bytes, "
+            f"but has {len(data)}; it is truncated or its header is damaged"
+        )
 
 
 def _count_jpeg_scans(data: bytes) -> int:

@@ -373,6 +373,20 @@ def test_a_normal_progressive_jpeg_is_accepted() -> None:
     assert decode(PROGRESSIVE, MAX_SIDE).shape == (48, 48)
 
 
+@pytest.mark.parametrize("side", [1_000, 3_000, 7_000])
+def test_a_jpeg_that_claims_more_than_its_bytes_can_hold_is_refused(side: int) -> None:
+    with pytest.raises(BrokenImageError, match="which take at least .* bytes"):
+        decode(forged.jpeg_claiming(side, side), MAX_SIDE)
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_large_jpeg_of_one_colour_is_accepted(*, progressive: bool) -> None:
+    blank = encoded(
+        Image.new("L", (3_000, 2_000), 255), "JPEG", optimize=True, progressive=progressive
+    )
+    assert decode(blank, MAX_SIDE).min() == 1
+
+
 def test_a_jpeg_of_400_scans_is_refused_before_it_is_decoded() -> None:
     with pytest.raises(BrokenImageError, match="has 410 scans, expected at most 64"):
         decode(forged.insert_before_end(PROGRESSIVE, 400 * SCAN), MAX_SIDE)
