@@ -104,7 +104,7 @@ class OpenBundle:
         named = BundleFiles.of(folder)
         try:
             for path in (named.manifest, named.tensors):
-                self._descriptors.append(_open(path))
+                self._descriptors.append(_open(path, path))
         except BaseException:
             self.close()
             raise
@@ -255,21 +255,22 @@ def _spec_of(tensor: Tensor) -> TensorSpec:
     return TensorSpec(str(tensor.dtype), tensor.shape)
 
 
-def _open(path: Path) -> int:
+def _open(path: Path, where: Path) -> int:
     """A descriptor of a file; a pipe would keep its reader waiting, so it is rejected."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(where, error) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise BundleError(f"{path}: not a file, expected one of a bundle's version folder")
+        raise BundleError(f"{where}: not a file, expected one of a bundle's version folder")
     return descriptor
 
 
 def _read_manifest(path: Path, where: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with os.fdopen(_open(path, where), "rb") as file:
+            return file.read()
     except OSError as error:
         raise _unreadable(where, error) from error
 
@@ -282,7 +283,7 @@ def _unreadable(where: Path, error: OSError) -> BundleError:
 
 def _map(path: Path, where: Path) -> mmap.mmap:
     try:
-        with path.open("rb") as file:
+        with os.fdopen(_open(path, where), "rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         raise _error_of(error)(f"{where}: cannot be mapped: {error}") from error
