@@ -18,8 +18,10 @@ URL ?= http://127.0.0.1:8000
 IMAGES ?= service/examples
 CLIENTS ?= 8
 DURATION ?= 10
+# Of fuzzing, for each reader.
+SECONDS ?= 60
 
-.PHONY: help serve setup test pytest lint kernels training-kernels format model bench soak flood chaos loadtest locust k6 image-test examples clean
+.PHONY: help serve setup test pytest lint kernels training-kernels format model bench soak flood chaos hostile fuzz loadtest locust k6 image-test examples clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 12
@@ -87,6 +89,14 @@ k6: ## the same images by k6, if you have it (also RATE, MAX_P99)
 image-test: $(VENV)/.all ## build both images and run them, with buildah and podman (Debian, root)
 	PYTHON=$(BIN)/python docker/image-test
 
+hostile: $(VENV)/.all ## 2500 hostile inputs of 130 kinds, slow clients, and readers of foreign bytes; about ten minutes
+	$(BIN)/python -m tests.hostile
+	$(BIN)/python -m pytest -n 2 tests/hostile/test_properties.py --hypothesis-profile hostile
+
+fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of the four readers, SECONDS=60 each
+	for target in image npy inference bundle; do \
+	    $(BIN)/python -m tests.hostile.fuzz $$target --seconds $(SECONDS) || exit 1; done
+
 examples: $(VENV)/.core ## draw the example images again
 	$(BIN)/python -m service.examples.draw
 
@@ -111,3 +121,7 @@ $(VENV)/.all: $(VENV)/.uv pyproject.toml
 	@echo "with the tools for training, testing and benchmarking"
 	@$(call install,$(ALL))
 	@touch $(VENV)/.core $@
+
+$(VENV)/.fuzz: $(VENV)/.all
+	@$(call install,-e '.[fuzz]')
+	@touch $@

@@ -1,4 +1,4 @@
-"""A data set that we draw ourselves and a bundle trained on it, once for all tests."""
+"""Data, models and servers that tests share, each made once."""
 
 import os
 import signal
@@ -11,13 +11,14 @@ import pytest
 from hypothesis import settings
 
 from service.examples import shapes
-from tests.support import processes
+from tests.support import bundles, processes
 from tests.support.training import SMALL
 from trainer.cli import main
 
 # Properties are tried with the same 50 examples in every run, and on a busy machine too; new
-# ones are drawn by `pytest --hypothesis-profile explore`.
+# ones are drawn by `pytest --hypothesis-profile explore`, many of them by `make hostile`.
 settings.register_profile("explore", deadline=None)
+settings.register_profile("hostile", deadline=None, max_examples=2_000)
 settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("fixed")
 
@@ -113,4 +114,23 @@ def trained_bundle(drawn_images: Path, tmp_path_factory: pytest.TempPathFactory)
 def trained_server(trained_bundle: Path) -> Iterator[processes.Server]:
     """A running server of the trained bundle."""
     with processes.Server("--models", str(trained_bundle.parents[1])) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models, one of them in two versions, and a bundle that is being written."""
+    repository = tmp_path_factory.mktemp("models")
+    bundles.write_model(repository, "apples", 1, seed=1)
+    bundles.write_model(repository, "apples", 2, seed=2)
+    bundles.write_model(repository, "tiny", 1, seed=3)
+    (repository / "tiny" / ".2-staging").mkdir()
+    return repository
+
+
+@pytest.fixture(scope="session")
+def server(models: Path) -> Iterator[processes.Server]:
+    """A server with limits that are small enough to run into."""
+    limits = ("--max-body-bytes", "1000000", "--max-images", "4", "--max-descriptors", "100")
+    with processes.Server("--models", str(models), *limits) as running:
         yield running

@@ -4,7 +4,6 @@ Most of it is told by one small kernel, because compiling all of them takes 15 s
 """
 
 import errno
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -19,24 +18,7 @@ from numba.core.caching import IndexDataCacheFile
 
 from service.engine import kernel_cache
 from tests.support import processes
-
-SOURCE = """
-from service.engine.compiling import kernel
-
-@kernel
-def double(value):
-    return 2 * value
-"""
-
-
-def start(source: Path) -> Any:
-    """The kernel as a new process has it: nothing of it is compiled yet."""
-    spec = importlib.util.spec_from_file_location("small_kernel", source)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.double
+from tests.support.small_kernel import SOURCE, start
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Decoding: what is read and how, and everything on the list of hostile images."""
 
 import struct
-import warnings
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -9,14 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
 from service.engine import (
     BrokenImageError,
     EmptyImageError,
-    ImageError,
     ImageLimits,
     OversizedImageError,
     UnsupportedImageError,
@@ -375,7 +373,7 @@ def test_a_normal_progressive_jpeg_is_accepted() -> None:
 
 @pytest.mark.parametrize("side", [1_000, 3_000, 7_000])
 def test_a_jpeg_that_claims_more_than_its_bytes_can_hold_is_refused(side: int) -> None:
-    with pytest.raises(BrokenImageError, match="which take at least .* bytes"):
+    with pytest.raises(BrokenImageError, match=r"which take at least .* bytes"):
         decode(forged.jpeg_claiming(side, side), MAX_SIDE)
 
 
@@ -597,65 +595,6 @@ def test_messages_never_echo_the_bytes() -> None:
     with pytest.raises(UnsupportedImageError) as raised:
         decode(b"secret-token" * 20, MAX_SIDE)
     assert "secret" not in str(raised.value)
-
-
-def assert_image_or_error(data: bytes) -> None:
-    """The only two outcomes that decode may have, with warnings as in production."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            gray = decode(data, 64, ImageLimits(max_pixels=200_000))
-        except ImageError:
-            return
-    assert gray.dtype == np.float32
-    assert gray.ndim == 2
-    assert 1 <= min(gray.shape) <= max(gray.shape) <= 64
-    assert np.isfinite(gray).all()
-    assert 0 <= gray.min() <= gray.max() <= 1
-
-
-fuzz = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@every_file
-@fuzz
-@given(edits=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=8))
-def test_changed_bytes_give_an_image_or_an_image_error(
-    name: str, edits: list[tuple[float, int]]
-) -> None:
-    data = bytearray(FILES[name])
-    for place, value in edits:
-        data[int(place * (len(data) - 1))] = value
-    assert_image_or_error(bytes(data))
-
-
-@every_file
-@fuzz
-@given(edits=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), min_size=1, max_size=4))
-def test_changed_bytes_in_the_header_give_an_image_or_an_image_error(
-    name: str, edits: list[tuple[int, int]]
-) -> None:
-    data = bytearray(FILES[name])
-    for place, value in edits:
-        data[place] = value
-    assert_image_or_error(bytes(data))
-
-
-@every_file
-@fuzz
-@given(start=st.floats(0, 1), end=st.floats(0, 1), repeats=st.integers(0, 3))
-def test_a_cut_or_repeated_piece_gives_an_image_or_an_image_error(
-    name: str, start: float, end: float, repeats: int
-) -> None:
-    data = FILES[name]
-    first, last = sorted((int(start * len(data)), int(end * len(data))))
-    assert_image_or_error(data[:first] + repeats * data[first:last] + data[last:])
-
-
-@fuzz
-@given(st.binary(max_size=200))
-def test_any_bytes_give_an_image_or_an_image_error(data: bytes) -> None:
-    assert_image_or_error(data)
 
 
 @pytest.mark.parametrize(

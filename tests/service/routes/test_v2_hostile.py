@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.hostile.strategies import inference_documents
 from tests.support import pictures
 from tests.support.clients import base64_of, problem_of
 from tests.support.inference_v2 import INFER, LENGTH, PNG, ROW, Json, descriptors
@@ -338,37 +339,11 @@ def test_a_body_over_the_limit_is_refused(client: httpx.Client) -> None:
     detail_of(client.post(INFER, content=bytes(1_000_001), headers={LENGTH: "0"}), 413)
 
 
-MEMBERS = (
-    *("name", "shape", "datatype", "data", "parameters", "inputs", "outputs", "id"),
-    *("binary_data_size", "classification", "timeout", "binary_data"),
-)
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.sampled_from(["image", "descriptors", "BYTES", "FP32", "label", ""])
-    | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(MEMBERS),
-            inner,
-            max_size=5,
-        )
-    ),
-    max_leaves=12,
-)
-
-
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    document=st.fixed_dictionaries(
-        {"inputs": st.lists(st.dictionaries(st.text(max_size=3), json_values) | json_values)},
-        optional={"outputs": json_values, "parameters": json_values, "id": json_values},
-    ),
+    document=inference_documents,
     tail=st.binary(max_size=20),
     stated=st.booleans(),
 )
