@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-import httpx
 import pytest
 
 from service.engine import Engine
 from tests.support import processes
+from tests.support.clients import web
 
 KINDS = ("cross", "disc", "stripes")
 
@@ -44,7 +44,7 @@ def test_http_gives_the_probabilities_of_evaluation(
     images: list[Path], trained_server: processes.Server, evaluated: list[object], number: int
 ) -> None:
     url = f"{trained_server.url}/v1/classify?top_k=4"
-    answer = httpx.post(url, content=images[number].read_bytes()).json()
+    answer = web.post(url, content=images[number].read_bytes()).json()
     assert answer["predictions"] == evaluated[number]
 
 
@@ -52,7 +52,7 @@ def test_probabilities_of_all_labels_add_up_to_one(
     drawn_images: Path, trained_server: processes.Server
 ) -> None:
     data = (drawn_images / "square" / "003.png").read_bytes()
-    answer = httpx.post(f"{trained_server.url}/v1/classify?top_k=100", content=data).json()
+    answer = web.post(f"{trained_server.url}/v1/classify?top_k=100", content=data).json()
     assert len(answer["predictions"]) == 4
     assert sum(item["probability"] for item in answer["predictions"]) == pytest.approx(1, abs=1e-9)
     assert answer["predictions"][0]["label"] == "square"

@@ -13,7 +13,7 @@ from tests.support.processes import Server
 @pytest.fixture
 def client(server: Server) -> Iterator[httpx.Client]:
     """A client of the running server."""
-    with httpx.Client(base_url=server.url, timeout=60) as connected:
+    with httpx.Client(base_url=server.url, verify=False, timeout=60) as connected:
         yield connected
 
 

@@ -4,12 +4,12 @@ import json
 import socket
 from pathlib import Path
 
-import httpx
 import pytest
 
 from service.cli import _parser
 from service.engine import Engine
 from tests.support import bundles, parsers, pictures
+from tests.support.clients import web
 from tests.support.commands import run_here
 from tests.support.processes import Server, run
 
@@ -40,7 +40,7 @@ def test_classify_answers_with_the_default_model_of_the_setting(models: Path, im
 
 def test_classify_gives_the_same_as_http(server: Server, models: Path) -> None:
     ended = run("classify", "-", "--json", "--models", str(models), stdin=PNG)
-    answer = httpx.post(f"{server.url}/v1/classify", content=PNG).json()
+    answer = web.post(f"{server.url}/v1/classify", content=PNG).json()
     printed = json.loads(ended.stdout)
     assert printed["model"] == answer["model"]
     assert printed["results"] == [{"image": "-", "predictions": answer["predictions"]}]
@@ -186,11 +186,11 @@ def test_serve_stops_cleanly(models: Path, tmp_path: Path) -> None:
     pid_file.write_text("1\n")  # left by a service that was killed
     arguments = ("--models", str(models), "--pid-file", str(pid_file), "--default-model", "tiny")
     with Server(*arguments) as server:
-        assert httpx.get(f"{server.url}/readyz").status_code == 200
+        assert web.get(f"{server.url}/readyz").status_code == 200
         assert pid_file.read_text() == f"{server.process.pid}\n"
         assert any(f"(pid {server.process.pid}, " in line for line in server.log)
         assert any("requests that name no model get tiny version 1" in line for line in server.log)
-        cards = httpx.get(f"{server.url}/v1/models").json()["models"]
+        cards = web.get(f"{server.url}/v1/models").json()["models"]
         assert [card["name"] for card in cards if card["default"]] == ["tiny"]
         assert server.stop() == 0
     assert not list(tmp_path.iterdir())

@@ -13,7 +13,7 @@ import pytest
 
 from service.pool.cores import usable_cores
 from tests.support import pictures
-from tests.support.clients import problem_of
+from tests.support.clients import problem_of, web
 from tests.support.overload import IMPATIENT, ONE_WORKER, fill, post
 from tests.support.processes import (
     DEADLINE_SECONDS,
@@ -64,7 +64,7 @@ def test_the_event_loop_leaves_the_core_of_a_lone_pinned_worker_alone(small_serv
     (worker,) = workers_of(small_server)
     front_end = os.sched_getaffinity(small_server.process.pid)
     assert front_end == os.sched_getaffinity(0) - os.sched_getaffinity(worker)
-    (told,) = httpx.get(f"{small_server.url}/readyz").json()["workers"]
+    (told,) = web.get(f"{small_server.url}/readyz").json()["workers"]
     assert (told["pinned"], set(told["cores"])) == (True, os.sched_getaffinity(worker))
 
 
@@ -98,7 +98,7 @@ def test_a_client_that_hangs_up_makes_room_in_the_queue(
     with held(small_server):
         running = clients.submit(post, small_server)
         # Not by a probe of the same kind, which could take the worker before `running` does.
-        until(lambda: "leafcode_workers_busy 1.0" in httpx.get(f"{small_server.url}/metrics").text)
+        until(lambda: "leafcode_workers_busy 1.0" in web.get(f"{small_server.url}/metrics").text)
         with connected(small_server) as leaving:
             head = f"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Length: {len(PNG)}\r\n\r\n"
             leaving.sendall(head.encode() + PNG)
@@ -132,23 +132,23 @@ def test_one_worker_that_does_not_answer_is_named_but_takes_nothing_out_of_servi
 
         def is_named() -> bool:
             # Replaced after a while: what else there is to ask is asked at the same moment.
-            strict.append(httpx.get(f"{server.url}/readyz?strict=true"))
+            strict.append(web.get(f"{server.url}/readyz?strict=true"))
             return strict[-1].status_code == 503
 
         until(is_named)
-        ready = httpx.get(f"{server.url}/readyz")
-        assert httpx.get(f"{server.url}/v2/health/ready").status_code == 200
+        ready = web.get(f"{server.url}/readyz")
+        assert web.get(f"{server.url}/v2/health/ready").status_code == 200
         silent, well = str(problem_of(strict[-1], 503)["detail"]).split("; ")
         assert silent.startswith("worker ")
         assert "does not answer: a ping has been unanswered for" in silent
         assert well.endswith("is idle")
         assert ready.status_code == 200
         assert sorted(worker["ready"] for worker in ready.json()["workers"]) == [False, True]
-        assert httpx.get(f"{server.url}/healthz").status_code == 200
+        assert web.get(f"{server.url}/healthz").status_code == 200
         assert post(server).status_code == 200
         with contextlib.suppress(ProcessLookupError):
             os.kill(asleep, signal.SIGCONT)
-        until(lambda: httpx.get(f"{server.url}/readyz?strict=true").status_code == 200)
+        until(lambda: web.get(f"{server.url}/readyz?strict=true").status_code == 200)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 import pytest
 
 from service.engine import write_bundle
 from tests.support import bundles
+from tests.support.clients import web
 from tests.support.metrics_page import metrics, value
 from tests.support.overload import IMPATIENT
 from tests.support.processes import DEADLINE_SECONDS, Server, children_of, until, workers_of
@@ -296,7 +296,7 @@ def test_a_worker_that_is_replaced_later_has_the_new_version_too(
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     until(lambda: not set(before) & set(workers_of(server)))
-    until(lambda: httpx.get(f"{server.url}/readyz?strict=true").status_code == 200)
+    until(lambda: web.get(f"{server.url}/readyz?strict=true").status_code == 200)
     assert mapped_versions(server) == [{1, 2}, {1, 2}]
     assert answering_version(server) == 2
 
@@ -312,7 +312,7 @@ def test_a_version_that_is_overwritten_is_given_up_and_the_others_are_served_by_
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     until(lambda: versions_of(server) == [1])
-    until(lambda: httpx.get(f"{server.url}/readyz?strict=true").status_code == 200)
+    until(lambda: web.get(f"{server.url}/readyz?strict=true").status_code == 200)
     assert (answering_version(server), rejected_by(server)) == (1, [2])
     sentence = "its files were changed in place while it was served"
     until(lambda: any(sentence in line for line in server.log))

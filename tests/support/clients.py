@@ -1,4 +1,4 @@
-"""Clients of an application without a server, and what every answer is checked for."""
+"""Clients of a server, or of an application without one, and what every answer is checked for."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -6,6 +6,14 @@ from contextlib import asynccontextmanager
 
 import httpx
 from fastapi import FastAPI
+
+from tests.support.processes import DEADLINE_SECONDS
+
+# To make a client reads the certificates of the system, 40 ms every time, which a server
+# without TLS does not need. Every request has a connection of its own, as with `httpx.get`.
+web = httpx.Client(
+    verify=False, timeout=DEADLINE_SECONDS, limits=httpx.Limits(max_keepalive_connections=0)
+)
 
 # JSON that overflows the stack of a parser that recurses.
 DEEP = b"[" * 100_000 + b"]" * 100_000

@@ -1,7 +1,8 @@
 """The samples of a `/metrics` page, by name and labels."""
 
-import httpx
 from prometheus_client.parser import text_string_to_metric_families as parse
+
+from tests.support.clients import web
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -19,4 +20,4 @@ def value(samples: Samples, name: str, /, **labels: str) -> float:
 
 
 def metrics(url: str) -> Samples:
-    return read(httpx.get(f"{url}/metrics").text)
+    return read(web.get(f"{url}/metrics").text)

@@ -5,6 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import httpx
 
 from tests.support import pictures
+from tests.support.clients import web
 from tests.support.processes import DEADLINE_SECONDS, Server, until
 
 PNG = pictures.png()
@@ -14,7 +15,7 @@ ONE_WORKER = ("--workers", "1", "--queue-size", "1")
 
 def post(server: Server, **headers: str) -> httpx.Response:
     url = f"{server.url}/v1/classify?model=tiny"
-    return httpx.post(url, content=PNG, headers=headers, timeout=DEADLINE_SECONDS)
+    return web.post(url, content=PNG, headers=headers, timeout=DEADLINE_SECONDS)
 
 
 def fill(server: Server, clients: ThreadPoolExecutor) -> "Future[httpx.Response]":

@@ -14,7 +14,7 @@ from service.errors import SettingsError
 from service.http.auth import Keys, read_keys
 from service.settings import Settings, load_settings
 from tests.support import pictures
-from tests.support.clients import client_of, problem_of
+from tests.support.clients import client_of, problem_of, web
 from tests.support.processes import Server, children_of, environment, until
 
 PNG = pictures.png()
@@ -39,7 +39,7 @@ def locked(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 )
 def test_every_key_opens_by_every_header(locked: Server, key: str, name: str, prefix: str) -> None:
     url, headers = f"{locked.url}/v1/classify", {name: prefix + key}
-    assert httpx.post(url, content=PNG, headers=headers).status_code == 200
+    assert web.post(url, content=PNG, headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_every_key_opens_by_every_header(locked: Server, key: str, name: str, pr
 )
 @pytest.mark.parametrize("path", ["/v1/classify", "/v1/models", "/docs", "/healthz/", "/nowhere"])
 def test_anything_else_is_answered_401(locked: Server, path: str, headers: dict[str, str]) -> None:
-    response = httpx.post(locked.url + path, content=PNG, headers=headers)
+    response = web.post(locked.url + path, content=PNG, headers=headers)
     problem_of(response, 401)
     assert response.headers["www-authenticate"].startswith("Bearer")
     assert response.headers["x-request-id"]
@@ -68,13 +68,13 @@ def test_anything_else_is_answered_401(locked: Server, path: str, headers: dict[
     "path", ["/healthz", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"]
 )
 def test_probes_and_metrics_need_no_key(locked: Server, path: str) -> None:
-    assert httpx.get(locked.url + path).status_code == 200
+    assert web.get(locked.url + path).status_code == 200
 
 
 def test_no_key_is_logged_or_handed_to_a_worker(locked: Server) -> None:
     for key in (FIRST, FILED, "wrong-key-0123456789"):
-        httpx.get(f"{locked.url}/v1/models", headers={"X-API-Key": key})
-        httpx.get(f"{locked.url}/v1/models", headers={"Authorization": f"Bearer {key}"})
+        web.get(f"{locked.url}/v1/models", headers={"X-API-Key": key})
+        web.get(f"{locked.url}/v1/models", headers={"Authorization": f"Bearer {key}"})
     log = "".join(locked.log)
     assert '"reason":"unauthorized"' in log
     assert not [key for key in (FIRST, SECOND, FILED, "wrong-key") if key in log]
@@ -132,7 +132,7 @@ def test_a_hangup_reads_the_keys_again_and_keeps_them_if_that_fails(
 
         def may_ask(key: str) -> bool:
             headers = {"X-API-Key": key}
-            return httpx.get(f"{server.url}/v1/models", headers=headers).status_code == 200
+            return web.get(f"{server.url}/v1/models", headers=headers).status_code == 200
 
         assert (may_ask(FIRST), may_ask(SECOND)) == (True, False)
         file.write_text(f"{SECOND}\n")

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import httpx
 import pytest
 import requests
 
 from tests.support import forged, pictures
+from tests.support.clients import web
 from tests.support.metrics_page import metrics, value
 from tests.support.processes import DEADLINE_SECONDS, Server, until
 from tests.support.sockets import address, connect, problem, until_closed
@@ -228,7 +228,7 @@ def test_a_connection_takes_a_bounded_number_of_requests_ahead(strict: Server) -
 
 def test_a_body_with_a_content_encoding_is_refused(strict: Server) -> None:
     headers = {"Content-Encoding": "gzip"}
-    answer = httpx.post(f"{strict.url}/v1/classify", content=PNG, headers=headers)
+    answer = web.post(f"{strict.url}/v1/classify", content=PNG, headers=headers)
     assert answer.status_code == 415
     assert "Content-Encoding" in answer.json()["detail"]
 
@@ -236,7 +236,7 @@ def test_a_body_with_a_content_encoding_is_refused(strict: Server) -> None:
 def test_a_stalled_body_does_not_hinder_others(strict: Server) -> None:
     with closing(connect(strict)) as connection:
         connection.sendall(START + b"Content-Length: 10\r\n\r\n")
-        assert httpx.post(f"{strict.url}/v1/classify", content=PNG).status_code == 200
+        assert web.post(f"{strict.url}/v1/classify", content=PNG).status_code == 200
 
 
 def test_an_answer_is_written_in_one_piece(strict: Server) -> None:

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from tests.support import pictures
+from tests.support.clients import web
 from tests.support.processes import Server, environment
 
 
@@ -32,7 +33,7 @@ def test_a_request_is_one_line_of_the_log_in_text_if_that_is_asked_for(models: o
     with Server("--models", str(models), env=env) as server:
         for path in ("/v1/classify", "/forged%0aline"):
             headers = {"X-Request-Id": "logged"}
-            httpx.post(server.url + path, content=pictures.png(), headers=headers)
+            web.post(server.url + path, content=pictures.png(), headers=headers)
         server.stop()
         lines = [line for line in server.log if "id=logged" in line]
         assert re.search(r" INFO POST /v1/classify 200 \d+\.\d ms id=logged\n$", lines[0])

@@ -22,7 +22,7 @@ from service.observability.metrics import BUCKETS, Metrics
 from service.observability.request_record import RequestRecord
 from service.settings import Settings
 from tests.support import pictures
-from tests.support.clients import client_of
+from tests.support.clients import client_of, web
 from tests.support.metrics_page import metrics, read, value
 from tests.support.processes import Server, until, workers_of
 
@@ -38,7 +38,7 @@ def durations(response: httpx.Response) -> dict[str, float]:
 
 def test_an_image_counts_once_in_every_stage(server: Server) -> None:
     before = metrics(server.url)
-    assert httpx.post(f"{server.url}/v1/classify", content=PNG).status_code == 200
+    assert web.post(f"{server.url}/v1/classify", content=PNG).status_code == 200
     after = metrics(server.url)
     for stage in ("queue", *STAGES):
         name = "stage_seconds_count"
@@ -47,7 +47,7 @@ def test_an_image_counts_once_in_every_stage(server: Server) -> None:
 
 def test_every_image_of_a_request_is_counted_and_the_request_once(server: Server) -> None:
     before = metrics(server.url)
-    httpx.post(f"{server.url}/v1/classify", files=[("a", PNG), ("b", PNG), ("c", b"damaged")])
+    web.post(f"{server.url}/v1/classify", files=[("a", PNG), ("b", PNG), ("c", b"damaged")])
     after = metrics(server.url)
     labels = {"route": "/v1/classify", "status": "200"}
     assert value(after, "requests_total", **labels) == value(before, "requests_total", **labels) + 1
@@ -59,8 +59,8 @@ def test_every_image_of_a_request_is_counted_and_the_request_once(server: Server
 
 def test_a_refusal_is_counted_by_its_reason(server: Server) -> None:
     before = metrics(server.url)
-    httpx.post(f"{server.url}/v1/classify", content=b"no image")
-    httpx.get(f"{server.url}/v1/models/pears")
+    web.post(f"{server.url}/v1/classify", content=b"no image")
+    web.get(f"{server.url}/v1/models/pears")
     after = metrics(server.url)
     for reason in ("unsupported-image", "unknown-model"):
         name = "rejections_total"
@@ -97,9 +97,9 @@ def test_reasons_are_there_before_anything_was_refused(models: Path) -> None:
 
 def test_paths_that_nobody_serves_share_one_label(server: Server) -> None:
     for path in ("/a", "/b%0a", "/v1/models/x/y/z"):
-        httpx.get(server.url + path)
+        web.get(server.url + path)
     routes = {dict(labels).get("route") for _, labels in metrics(server.url)} - {None}
-    served = set(httpx.get(f"{server.url}/openapi.json").json()["paths"])
+    served = set(web.get(f"{server.url}/openapi.json").json()["paths"])
     assert "none" in routes
     assert routes <= served | {"none", "/openapi.json", "/docs", "/"}
 
@@ -120,7 +120,7 @@ def test_the_page_tells_what_runs(server: Server, models: Path) -> None:
 
 def test_open_metrics_is_answered_to_who_asks_for_it(server: Server) -> None:
     headers = {"Accept": "application/openmetrics-text; version=1.0.0"}
-    page = httpx.get(f"{server.url}/metrics", headers=headers)
+    page = web.get(f"{server.url}/metrics", headers=headers)
     assert page.headers["content-type"].startswith("application/openmetrics-text")
     families = parse_open_metrics(page.text)  # type: ignore[no-untyped-call]
     assert "leafcode_requests" in {family.name for family in families}
@@ -128,7 +128,7 @@ def test_open_metrics_is_answered_to_who_asks_for_it(server: Server) -> None:
 
 @pytest.mark.parametrize("accept", ["*/*", "application/openmetrics-text; version=1.0.0"])
 def test_no_series_tells_when_it_was_first_counted(server: Server, accept: str) -> None:
-    page = httpx.get(f"{server.url}/metrics", headers={"Accept": accept}).text
+    page = web.get(f"{server.url}/metrics", headers={"Accept": accept}).text
     assert "leafcode_rejections_total" in page
     assert "_created" not in page
 
@@ -138,7 +138,7 @@ def test_busy_and_replaced_workers_are_counted(models: Path) -> None:
         (worker,) = workers_of(server)
         os.kill(worker, signal.SIGSTOP)
         impatient = {"X-Timeout-Ms": "20"}
-        late = httpx.post(f"{server.url}/v1/classify", content=PNG, headers=impatient)
+        late = web.post(f"{server.url}/v1/classify", content=PNG, headers=impatient)
         assert late.status_code == 504
         samples = metrics(server.url)
         assert value(samples, "workers_busy") == 1

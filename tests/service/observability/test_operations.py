@@ -1,10 +1,10 @@
 """Alerts and dashboard ask for metrics that a running service has, and so for nothing in vain."""
 
-import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from tests.support import pictures, promql
+from tests.support.clients import web
 from tests.support.metric_table import rows
 from tests.support.processes import ROOT, Server
 from tests.support.promql import SCRAPED, Selector
@@ -17,9 +17,9 @@ BY_PROMETHEUS = {"up": set[str]()}
 @pytest.fixture(scope="module")
 def present(server: Server) -> dict[str, dict[str, set[str]]]:
     """Every series of the page after one request: its labels and their values."""
-    httpx.post(f"{server.url}/v1/classify", content=pictures.png()).raise_for_status()
+    web.post(f"{server.url}/v1/classify", content=pictures.png()).raise_for_status()
     found: dict[str, dict[str, set[str]]] = {name: {} for name in BY_PROMETHEUS}
-    for family in parse(httpx.get(f"{server.url}/metrics").text):
+    for family in parse(web.get(f"{server.url}/metrics").text):
         for sample in family.samples:
             labels = found.setdefault(sample.name, {})
             for label, text in sample.labels.items():
@@ -74,7 +74,7 @@ def test_what_is_not_promql_would_be_found() -> None:
 
 
 def test_routes_of_expressions_are_served(server: Server) -> None:
-    paths = set(httpx.get(f"{server.url}/openapi.json").json()["paths"])
+    paths = set(web.get(f"{server.url}/openapi.json").json()["paths"])
     asked = {
         route
         for expression in EXPRESSIONS.values()
@@ -86,8 +86,8 @@ def test_routes_of_expressions_are_served(server: Server) -> None:
 
 
 def test_the_operators_page_lists_every_metric_in_its_own_words(server: Server) -> None:
-    httpx.post(f"{server.url}/v1/classify", content=pictures.png()).raise_for_status()
-    expected = rows(httpx.get(f"{server.url}/metrics").text)
+    web.post(f"{server.url}/v1/classify", content=pictures.png()).raise_for_status()
+    expected = rows(web.get(f"{server.url}/metrics").text)
     _, _, listed = (ROOT / "docker" / "README.md").read_text("utf-8").partition("## All metrics")
     found = [line for line in listed.splitlines() if line.startswith("| `")]
     assert found == expected

@@ -8,7 +8,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Self
 
-import httpx
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -18,7 +17,7 @@ from service.engine import STAGES
 from service.observability.tracing import Tracing
 from service.settings import Settings
 from tests.support import pictures
-from tests.support.clients import client_of
+from tests.support.clients import client_of, web
 from tests.support.processes import Server, environment
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -64,7 +63,7 @@ def test_spans_of_a_real_server_arrive_at_the_endpoint(models: Path) -> None:
     with Collector() as collector:
         env = environment(LEAFCODE_OTLP_ENDPOINT=f"{collector.url}/v1/traces")
         with Server("--models", str(models), env=env) as server:
-            httpx.post(f"{server.url}/v1/classify", content=pictures.png())
+            web.post(f"{server.url}/v1/classify", content=pictures.png())
             server.stop()
     received = b"".join(collector.received)
     assert all(name.encode() in received for name in ("POST /v1/classify", "leafcode", *STAGES))
@@ -75,7 +74,7 @@ def test_spans_of_a_real_server_arrive_at_the_endpoint(models: Path) -> None:
 def test_an_endpoint_that_is_away_hinders_nobody(models: Path) -> None:
     env = environment(LEAFCODE_OTLP_ENDPOINT="http://127.0.0.1:1/v1/traces")
     with Server("--models", str(models), env=env) as server:
-        answer = httpx.post(f"{server.url}/v1/classify", content=pictures.png())
+        answer = web.post(f"{server.url}/v1/classify", content=pictures.png())
         assert server.stop() == 0
     assert answer.status_code == 200
     assert all(line.startswith("{") for line in server.log)

@@ -10,11 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.support import bundles, pictures
-from tests.support.clients import base64_of
+from tests.support.clients import base64_of, web
 from tests.support.processes import DEADLINE_SECONDS, Server
 
 PNG = pictures.png()
@@ -33,7 +32,7 @@ CONFIG = {
 def generated(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder with the generated package; a warning of the generator fails."""
     folder = tmp_path_factory.mktemp("generated")
-    (folder / "openapi.json").write_text(httpx.get(f"{server.url}/openapi.json").text, "utf-8")
+    (folder / "openapi.json").write_text(web.get(f"{server.url}/openapi.json").text, "utf-8")
     (folder / "config.json").write_text(json.dumps(CONFIG), "utf-8")
     command = "generate --fail-on-warning --meta none --path openapi.json --config config.json"
     done = subprocess.run(
