@@ -124,18 +124,19 @@ class ServiceProcess:
             response = connection.getresponse()
             return response.status, json.load(response)
 
+    def has_all_workers(self) -> bool:
+        """Whether all workers are in service."""
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return self.call("/readyz?strict=true")[0] == HTTPStatus.OK
+        return False
+
     def wait_for_workers(self) -> None:
         """Return when all workers are in service; raises `LoadTestError` if they do not come."""
-        end, status = time.monotonic() + _RECOVERY_SECONDS, 0
-        while time.monotonic() < end:
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                status, _ = self.call("/readyz?strict=true")
-                if status == HTTPStatus.OK:
-                    return
+        end = time.monotonic() + _RECOVERY_SECONDS
+        while not self.has_all_workers():
+            if time.monotonic() > end:
+                raise LoadTestError(f"not all workers were ready within {_RECOVERY_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
-        raise LoadTestError(
-            f"not all workers were ready within {_RECOVERY_SECONDS:.0f} s, status {status}"
-        )
 
     def stop(self) -> int:
         """Have it stop, unless it has; its exit code, minus the signal."""

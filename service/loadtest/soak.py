@@ -4,18 +4,17 @@ The one exception is a 503 that says so: a job is tried twice, and both its work
 been killed.
 """
 
-import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from service.loadtest.answers import AnswerCounts, LabelledImages, count_answers, default_bundle
 from service.loadtest.generator import Generator
-from service.loadtest.processes import ServiceProcess
+from service.loadtest.processes import ServiceProcess, send_signal
 
 __all__ = ["WORKER_LOST", "KillResult", "KillSettings", "kill_workers_under_load"]
 
@@ -62,7 +61,11 @@ def kill_workers_under_load(models: Path, settings: KillSettings) -> KillResult:
 
 @contextmanager
 def _killing(service: ServiceProcess, settings: KillSettings) -> Iterator[list[int]]:
-    """Kill the oldest worker now and at every interval; yield the ids of killed processes."""
+    """Kill the oldest worker at every interval; yield the ids of killed processes.
+
+    Not while one is being replaced: where that takes longer than an interval, on a busy machine,
+    no worker would ever answer.
+    """
     over = threading.Event()
     killed: list[int] = []
 
@@ -71,11 +74,11 @@ def _killing(service: ServiceProcess, settings: KillSettings) -> Iterator[list[i
         due = time.monotonic()
         # By the clock, not by pauses: to find the workers takes time too.
         while not over.wait(max(0.0, due - time.monotonic())):
-            due += interval
-            for oldest in service.workers[:1]:
-                with suppress(ProcessLookupError):
-                    os.kill(oldest, signal.SIGKILL)
-                    killed.append(oldest)
+            due = max(due + interval, time.monotonic())
+            if service.has_all_workers():
+                oldest = service.workers[:1]
+                send_signal(oldest, signal.SIGKILL)
+                killed.extend(oldest)
 
     thread = threading.Thread(target=kill, name="killer")
     thread.start()

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
@@ -21,18 +22,17 @@ from service.loadtest.answers import (
     count_answers,
     default_bundle,
 )
-from service.loadtest.chaos.fault import DEADLINE_SECONDS, Fault, NotPossibleError
+from service.loadtest.chaos.fault import Fault, NotPossibleError
 from service.loadtest.errors import LoadTestError
 from service.loadtest.generator import Generator
 from service.loadtest.processes import ServiceProcess
 
 __all__ = ["ExperimentSettings", "FaultResult", "inject"]
 
-# The service answers by its deadline; one that has not by then hangs.
-_HANG_SECONDS = DEADLINE_SECONDS + 7.0
+# The service answers by its deadline; one that has not so much later hangs.
+_GRACE_SECONDS = 7.0
 _RECOVERY_SECONDS = 30.0
 _POLL_SECONDS = 0.05
-# Measured again where it looks slower, because other programs take their share of the machine.
 _MEASUREMENTS = 5
 _LEAST_SPEED = 0.8
 
@@ -62,15 +62,13 @@ class FaultResult:
 def inject(fault: Fault, models: Path, settings: ExperimentSettings) -> FaultResult:
     """Run one experiment with a service of its own."""
     images, start = LabelledImages.of(default_bundle(models)), time.monotonic()
-    flags = (f"--deadline-seconds={DEADLINE_SECONDS}", f"--workers={_workers()}")
+    flags = (f"--deadline-seconds={fault.deadline_seconds}", f"--workers={_workers()}")
     try:
-        with (
-            fault.prepared(models) as around,
-            ServiceProcess(
-                around.models, *flags, *around.flags, environment=around.environment, log=around.log
-            ) as service,
-        ):
-            result = _Experiment(fault, service, images, settings).run()
+        with fault.prepared(models) as around:
+            start_service = partial(ServiceProcess, environment=around.environment)
+            with start_service(around.models, *flags, log=around.log) as service:
+                untouched = partial(start_service, models, *flags)
+                result = _Experiment(fault, service, images, settings, untouched).run()
     except NotPossibleError as error:
         return FaultResult(fault.name, impossible=str(error))
     except LoadTestError as error:  # the service did not start
@@ -92,11 +90,13 @@ class _Experiment:
         service: ServiceProcess,
         images: LabelledImages,
         settings: ExperimentSettings,
+        untouched: Callable[[], ServiceProcess],
     ) -> None:
         self._fault = fault
         self._service = service
         self._images = images
         self._settings = settings
+        self._untouched = untouched
         self._requests = images.requests(len(images.images), service.target)
         self._counts: list[AnswerCounts] = []
         self._faults: list[str] = []
@@ -106,30 +106,45 @@ class _Experiment:
         self._measure()  # the first answers take longer
         before = self._measure()
         during = self._inject()
-        after = None if self._fault.is_last else self._recover(before)
+        after = None
+        if not self._fault.is_last:
+            before, after = self._recover(before)
         self._faults += self._fault.faults(self._service)
         self._faults += self._left_behind()
         self._faults += during.faults(self._fault.allowed)
         self._faults += [f"without the fault, {item}" for item in add_counts(self._counts).faults()]
         return FaultResult(self._fault.name, during, before, after, faults=tuple(self._faults))
 
-    def _recover(self, before: float) -> float:
-        """Images a second once all workers are back."""
+    def _recover(self, before: float) -> tuple[float, float]:
+        """Images a second without the fault, and afterwards, once all workers are back."""
         try:
             self._service.wait_for_workers()
         except LoadTestError as error:
             self._faults.append(str(error))
-        after = self._measure_until(_LEAST_SPEED * before)
+        after = self._measure()
         if after < _LEAST_SPEED * before:
-            self._faults.append(f"{after:.0f} images a second afterwards, {before:.0f} before")
-        return after
+            before, after = self._compare()
+        if after < _LEAST_SPEED * before:
+            self._faults.append(f"{after:.0f} images a second, {before:.0f} without the fault")
+        return before, after
+
+    def _compare(self) -> tuple[float, float]:
+        """The same beside a service that saw no fault: the machine may have become slower."""
+        with self._untouched() as other:
+            self._measure(other)
+            for _ in range(_MEASUREMENTS):
+                before, after = self._measure(other), self._measure()
+                if after >= _LEAST_SPEED * before:
+                    break
+        return before, after
 
     def _inject(self) -> AnswerCounts:
         """The answers while the fault lasts."""
         failed: list[Exception] = []
         thread = threading.Thread(target=self._happen, args=(failed.append,), name="fault")
         thread.start()
-        generator = Generator(self._service.target.address, _HANG_SECONDS, keep_bodies=True)
+        timeout = self._fault.deadline_seconds + _GRACE_SECONDS
+        generator = Generator(self._service.target.address, timeout, keep_bodies=True)
         load = generator.closed_loop(self._endless(), self._settings.clients)
         thread.join()
         for error in failed:
@@ -159,23 +174,14 @@ class _Experiment:
             self._service.process.terminate()
             yield request
 
-    def _measure(self) -> float:
+    def _measure(self, service: ServiceProcess | None = None) -> float:
         """Images a second without a fault."""
-        generator = Generator(self._service.target.address, keep_bodies=True)
+        generator = Generator((service or self._service).target.address, keep_bodies=True)
         load = generator.closed_loop(
             cycle(self._requests), self._settings.clients, self._settings.measure_seconds
         )
         self._counts.append(count_answers(load, self._images.labels))
         return load.rate()
-
-    def _measure_until(self, wanted: float) -> float:
-        """The highest of a few measurements, the last of which is as high as wanted."""
-        highest = 0.0
-        for _ in range(_MEASUREMENTS):
-            highest = max(highest, self._measure())
-            if highest >= wanted:
-                break
-        return highest
 
     def _left_behind(self) -> list[str]:
         """Processes that are there without need, as a worker that nobody could end."""

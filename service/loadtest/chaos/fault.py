@@ -9,10 +9,7 @@ from pathlib import Path
 from service.loadtest.errors import LoadTestError
 from service.loadtest.processes import ServiceProcess
 
-__all__ = ["DEADLINE_SECONDS", "Fault", "NotPossibleError", "Surroundings"]
-
-DEADLINE_SECONDS = 3
-"""The service's longest time to an answer in all experiments."""
+__all__ = ["Fault", "NotPossibleError", "Surroundings"]
 
 
 class NotPossibleError(LoadTestError):
@@ -24,7 +21,6 @@ class Surroundings:
     """How the service is started."""
 
     models: Path
-    flags: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     log: Path | None = None
 
@@ -33,12 +29,14 @@ class Fault:
     """Something that goes wrong while requests go on.
 
     A subclass says what in the first line of its docstring, has a `name`, and lists in `allowed`
-    the answers without labels that are in order while it lasts. `over` is set when it is over; a
-    fault that ends the service `is_last`.
+    the answers without labels that are in order while it lasts. `deadline_seconds` is the longest
+    time to an answer that the service is told. `over` is set when the fault is over; one that ends
+    the service `is_last`.
     """
 
     name = ""
     allowed: frozenset[str] = frozenset()
+    deadline_seconds = 30
     is_last = False
 
     def __init__(self) -> None:

@@ -51,7 +51,9 @@ class MemoryShort(Fault):
                     _limit_memory(pid)
             self._statuses.append(post(service.target, image, "image/png"))
             time.sleep(_CALM_SECONDS / 2)
-        send_signal(service.workers, signal.SIGKILL)  # their replacements have no limit
+        for pid in service.workers:  # their replacements have no limit
+            send_signal([pid], signal.SIGKILL)
+            service.wait_for_workers()
 
     def faults(self, service: ServiceProcess) -> list[str]:
         """A large image that is in order may find no memory, but is not the sender's fault."""
