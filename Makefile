@@ -32,17 +32,17 @@ serve: $(VENV)/.core ## serve the embedded model on http://127.0.0.1:8000
 setup: $(VENV)/.all ## create .venv with all that running, training, testing and benchmarking need
 
 test: $(VENV)/.all ## lint, types and all tests: what CI runs
-	@$(MAKE) --no-print-directory -j 2 lint kernels
-	@# The first tests are of the service and need no kernel of training.
-	@$(MAKE) --no-print-directory -j 2 training-kernels pytest
+	@# At once: mypy has one core to itself for a while, and the first tests are of the service and
+	@# need no kernel of training.
+	@$(MAKE) --no-print-directory -j 3 lint pytest training-kernels
 
-pytest: $(VENV)/.all
+pytest: kernels
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 kernels: $(VENV)/.core ## compile the kernels, once for this machine
 	@$(BIN)/python -m service warm
 
-training-kernels: $(VENV)/.all
+training-kernels: kernels
 	@$(BIN)/python -m trainer warm
 
 lint: $(VENV)/.all ## ruff and mypy

@@ -134,17 +134,15 @@ def test_no_option_may_be_abbreviated() -> None:
         _parser().parse_args(["classify", "photo.jpg", "--top", "3"])
 
 
-@pytest.mark.parametrize("file", ["tensors.safetensors", "manifest.json"])
-def test_serve_refuses_a_bundle_with_one_flipped_byte(
-    models: Path, tmp_path: Path, file: str
-) -> None:
+def test_serve_refuses_a_bundle_with_one_flipped_byte(models: Path, tmp_path: Path) -> None:
     folder = bundles.copy_model(models / "tiny" / "1", tmp_path / "tiny" / "1")
-    bundles.flip_byte(folder / file, 500)
+    tensors = folder / "tensors.safetensors"
+    bundles.flip_byte(tensors, 500)
     ended = run("serve", "--port", "0", "--models", str(tmp_path))
     assert ended.returncode == 1
     *_, line = map(json.loads, ended.stderr.splitlines())
     assert line["level"] == "error"
-    assert line["message"].startswith(f"cannot serve: {folder / file}: ")
+    assert line["message"].startswith(f"cannot serve: {tensors}: ")
     assert b"Traceback" not in ended.stderr
     assert b"ready" not in ended.stderr
 
@@ -155,29 +153,6 @@ def test_serve_refuses_a_port_in_use(models: Path) -> None:
         ended = run("serve", "--port", port, "--models", str(models))
     assert ended.returncode == 2
     assert f"port {port} of 127.0.0.1 is in use" in ended.stderr.decode()
-    assert b"Traceback" not in ended.stderr
-
-
-def test_serve_refuses_an_address_of_another_machine(models: Path) -> None:
-    ended = run("serve", "--host", "192.0.2.1", "--models", str(models))
-    assert ended.returncode == 2
-    assert b"cannot listen on port 8000 of '192.0.2.1'" in ended.stderr
-
-
-@pytest.mark.parametrize(
-    ("flag", "value", "sentence"),
-    [
-        ("--default-model", "pears", "is 'pears', expected one of the models in"),
-        ("--pid-file", "/nowhere/service.pid", "is '/nowhere/service.pid', which cannot be writ"),
-        ("--pid-file", "/", "is '/', which cannot be written"),
-    ],
-)
-def test_serve_refuses_what_it_cannot_find_or_write(
-    models: Path, flag: str, value: str, sentence: str
-) -> None:
-    ended = run("serve", "--port", "0", "--models", str(models), flag, value)
-    assert ended.returncode == 2
-    assert f"({flag}) {sentence}" in ended.stderr.decode()
     assert b"Traceback" not in ended.stderr
 
 
