@@ -24,21 +24,23 @@ ENV NUMBA_CPU_FEATURES="" \
     PYTHONSAFEPATH=1 \
     PYTHONDONTWRITEBYTECODE=1
 
-# What both have in common. The code follows its dependencies, which change less often.
+# What both have in common. A package without code brings its dependencies, so that these are
+# installed again only when they have changed.
 FROM base AS engine-build
 ENV PIP_PYTHON=/opt/leafcode/bin/python \
     PIP_CONSTRAINT=/src/constraints.txt \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
-RUN python3 -m venv --without-pip /opt/leafcode
-COPY pyproject.toml constraints.txt README.md LICENSE ./
-COPY service/__init__.py service/
-COPY trainer/__init__.py trainer/
+RUN python3 -m venv --without-pip /opt/leafcode && \
+    mkdir service trainer && echo '__version__ = "0"' > service/__init__.py && \
+    touch trainer/__init__.py README.md LICENSE
+COPY pyproject.toml constraints.txt ./
 RUN pip install --no-cache-dir --no-compile '.[engine]'
 
 FROM engine-build AS trainer-build
 RUN pip install --no-cache-dir --no-compile '.[trainer]'
+COPY README.md LICENSE ./
 COPY service service
 COPY trainer trainer
 COPY docker/prepare docker/
@@ -51,6 +53,7 @@ ARG EXTRAS=server
 # The load test needs its histograms; what these say they need beside is for building them.
 RUN pip install --no-cache-dir --no-compile ".[${EXTRAS}]" && \
     pip install --no-cache-dir --no-compile --no-deps hdrhistogram
+COPY README.md LICENSE ./
 COPY service service
 COPY trainer trainer
 COPY docker/prepare docker/

@@ -1,6 +1,8 @@
 """Entry point of `python -m trainer` and of the command `leafcode-trainer`."""
 
 import gc
+import os
+import signal
 import sys
 
 __all__ = ["main"]
@@ -8,6 +10,9 @@ __all__ = ["main"]
 
 def main() -> int:
     """Run one command; where its packages are missing, one sentence says how to get them."""
+    if os.getpid() == 1:
+        # In a container. The system keeps signals from a process 1 that does not handle them.
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         # Nothing of what is imported is garbage; to look for some takes a tenth of the time.
         gc.disable()

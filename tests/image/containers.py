@@ -12,6 +12,7 @@ import shlex
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +23,7 @@ from tests.support.processes import ROOT, until
 
 SERVICE, TRAINER = "leafcode", "leafcode-trainer"
 EXAMPLE = ROOT / "service" / "examples" / "yin_yang.png"
-_RUN = ("--network", "host", "--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
+_RUN = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
 _CGROUPS = Path("/sys/fs/cgroup")
 _numbers = itertools.count()
 
@@ -45,8 +46,32 @@ def podman(*arguments: str, check: bool = True, stdin: str = "") -> Ended:
 
 def run_once(image: str, *command: str, options: tuple[str, ...] = (), check: bool = True) -> Ended:
     """Run a container until it ends by itself."""
-    options = ("--rm", "--no-healthcheck", *_RUN, *options)
+    network = () if "--network" in options else ("--network", "host")
+    options = ("--rm", "--no-healthcheck", *network, *_RUN, *options)
     return podman("run", *options, image, *command, check=check)
+
+
+@contextlib.contextmanager
+def starting(
+    image: str, *command: str, options: tuple[str, ...] = (), network: str = "host"
+) -> Iterator[str]:
+    """The name of a container that has just been started; it is removed after the block."""
+    name = _new_name()
+    options = ("--no-healthcheck", "--network", network, *_RUN, *options)
+    podman("run", "--detach", "--name", name, *options, image, *command)
+    try:
+        yield name
+    finally:
+        podman("rm", "--force", "--time", "1", name)
+
+
+def exit_code(name: str) -> int:
+    """How a container ended."""
+    return int(podman("wait", name).stdout)
+
+
+def _new_name() -> str:
+    return f"leafcode-image-test-{os.getpid()}-{next(_numbers)}"
 
 
 def run_python(image: str, program: str, *options: str) -> Any:
@@ -68,7 +93,7 @@ class Container:
     """
 
     def __init__(self, *options: str, command: tuple[str, ...] = ()) -> None:
-        self.name = f"leafcode-image-test-{os.getpid()}-{next(_numbers)}"
+        self.name = _new_name()
         self._options = options
         self._command = command
         self.port = free_port()
@@ -79,7 +104,7 @@ class Container:
         port = ("--env", f"LEAFCODE_PORT={self.port}")
         self.started = time.monotonic()
         podman(
-            *("run", "--detach", "--name", self.name, *_RUN, *port),
+            *("run", "--detach", "--name", self.name, "--network", "host", *_RUN, *port),
             *(*self._options, SERVICE, *self._command),
         )
         try:
