@@ -228,12 +228,6 @@ def test_the_health_check_says_whether_it_is_ready(container: Container) -> None
     assert ended.stderr.startswith("no answer from http://127.0.0.1:1: ")
 
 
-def test_the_image_can_load_another_service(container: Container) -> None:
-    options = ("--clients", "2", "--duration", "1", "--max-errors", "0")
-    ended = run_once(SERVICE, "loadtest", container.url, *options)
-    assert "200" in ended.stdout
-
-
 def test_mounted_models_are_served_and_loaded_again_on_sighup(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     bundles.write_model(tmp_path, "apples", 1, seed=1)
