@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 _DRAIN_BYTES = 100_000_000
 # Close by a reset: what the system holds of an answer is discarded, too.
 _RESET = struct.pack("ii", 1, 0)
+# How long a connection whose rest is over stays open, for bytes that are there to be read.
+_READ_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class ClosingProtocol(HttpToolsProtocol):
         self._write_timer: asyncio.TimerHandle | None = None
         self._resting_since: float | None = None
         """When the last answer was complete, unless something came since; on the same clock."""
+        self._overdue: float | None = None
+        """The rest, by its start, whose time is over: before the connection is closed, a last look."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Have `pause_writing` called as soon as the system does not take all of an answer."""
@@ -147,14 +151,21 @@ class ClosingProtocol(HttpToolsProtocol):
         self._resting_since = None
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close the connection if no request has come for long enough."""
+        """Close the connection if no request has come for long enough.
+
+        Not at once: an event loop that stalled runs its timers before it reads what came
+        meanwhile, and would close the connection under a request.
+        """
         self.timeout_keep_alive_task = None
-        if self._resting_since is not None:
-            left = self._resting_since + self.timeout_keep_alive - self.loop.time()
-            if left > 0:
-                self._limit_rest(left)
-            else:
-                super().timeout_keep_alive_handler()
+        since, overdue = self._resting_since, self._overdue
+        if since is None:
+            return
+        left = since + self.timeout_keep_alive - self.loop.time()
+        if left <= 0 and overdue == since:
+            super().timeout_keep_alive_handler()
+            return
+        self._overdue = since if left <= 0 else None
+        self._limit_rest(max(left, _READ_SECONDS))
 
     def give_up(self) -> None:
         """Disconnect, because there is no room for answers that are not read."""

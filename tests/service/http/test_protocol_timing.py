@@ -7,7 +7,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from service.http.disconnect import RequestProgress, progress_of, while_connected
-from tests.support.transports import CLOSE_LIMITS, HEADER_LIMITS, connect
+from tests.support.transports import CLOSE_LIMITS, HEADER_LIMITS, KEEP_ALIVE, connect
 from tests.support.virtual_time import on_virtual_time, settle
 
 HEADERS = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
@@ -45,6 +45,18 @@ async def test_a_connection_may_live_longer_than_its_headers_may_take() -> None:
         protocol.data_received(HEADERS + b"body")
         await asyncio.sleep(HEADER_LIMITS.timeout * 0.9)
     assert transport.statuses == [b"204"] * 5
+    assert not transport.closed
+
+
+@on_virtual_time
+async def test_a_request_that_came_while_the_service_stalled_is_answered() -> None:
+    protocol, transport = connect(Application())
+    protocol.data_received(HEADERS + b"body")
+    # An event loop that stalled runs its timers before it reads what came meanwhile.
+    await asyncio.sleep(KEEP_ALIVE)
+    protocol.data_received(HEADERS + b"body")
+    await asyncio.sleep(KEEP_ALIVE / 2)
+    assert transport.statuses == [b"204"] * 2
     assert not transport.closed
 
 
