@@ -81,7 +81,7 @@ class ClosingProtocol(HttpToolsProtocol):
         self._resting_since: float | None = None
         """When the last answer was complete, unless something came since; on the same clock."""
         self._overdue: float | None = None
-        """The rest, by its start, whose time is over: before the connection is closed, a last look."""
+        """The start of a rest whose time is over: one last look for bytes, then it is closed."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Have `pause_writing` called as soon as the system does not take all of an answer."""
