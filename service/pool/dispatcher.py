@@ -4,7 +4,7 @@ One bounded first-in-first-out queue. While it is long, a busy worker prefetches
 job, so that it need not wait for the event loop: 6 to 10 % more images a second on two
 cores. A prefetched job that waits behind a long one is stolen by the next idle worker. A
 job past its deadline is answered at that moment, wherever it is. All of it runs in
-callbacks of the event loop: a job costs one future and one timer, no task and no thread.
+callbacks of the event loop: a job costs one future, no timer, no task and no thread.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from service.engine import LeafcodeError
 from service.errors import DeadlineError, NotReadyError, OverloadedError, WorkerLostError
 from service.pool import frames
 from service.pool.frames import Fields, Frame, Kind
-from service.pool.job import Job, Outcome, Timings
+from service.pool.job import Deadlines, Job, Outcome, Timings
 from service.pool.worker_slot import WorkerSlot
 from service.settings import Settings
 
@@ -52,6 +52,7 @@ class Dispatcher:
         self._sent: dict[Job, WorkerSlot] = {}
         self._prefetched: dict[Job, None] = {}
         self._queue: OrderedDict[int, Job] = OrderedDict()
+        self._deadlines = Deadlines(self._on_deadline)
         self._steal_timer: asyncio.TimerHandle | None = None
         self._numbers = itertools.count(1)
         self._mean_seconds = 0.0
@@ -108,7 +109,7 @@ class Dispatcher:
         """Answer all that is left, because the service stops now."""
         for job in (*self._queue.values(), *self._sent):
             job.fail(NotReadyError("the service stopped before this job was done"))
-            job.cancel_timer()
+        self._deadlines.stop()
         if self._steal_timer is not None:
             self._steal_timer.cancel()
 
@@ -125,7 +126,7 @@ class Dispatcher:
         for body in bodies:
             number, answer = next(self._numbers), self._loop.create_future()
             job = Job(number, kind, fields, body, answer, now, deadline)
-            job.timer = self._loop.call_at(deadline, self._on_deadline, job)
+            self._deadlines.set(job, deadline)
             jobs.append(job)
             self._dispatch(job)
         return jobs
@@ -196,7 +197,7 @@ class Dispatcher:
         if self._queue.pop(job.number, None) is None:
             return False
         self.queue_bytes -= len(job.body)
-        job.cancel_timer()
+        self._deadlines.drop(job)
         return True
 
     def _abandon(self, job: Job) -> None:
@@ -237,7 +238,7 @@ class Dispatcher:
         del self._prefetched[job]
         copy = replace(job, answer=self._loop.create_future())
         copy.answer.cancel()
-        copy.timer = self._loop.call_at(copy.deadline, self._on_deadline, copy)
+        self._deadlines.set(copy, copy.deadline)
         self._sent[copy], self._prefetched[copy] = slot, None
         slot.replace_prefetched(copy)
         job.number = next(self._numbers)  # the worker's answer is to the old one
@@ -274,9 +275,9 @@ class Dispatcher:
         nothing against the worker.
         """
         longest = self._settings.deadline_seconds
-        remaining = job.started + longest - self._loop.time()
-        if remaining > _TIMER_SLACK:
-            job.timer = self._loop.call_later(remaining, self._limit, job)
+        end = job.started + longest
+        if end - self._loop.time() > _TIMER_SLACK:
+            self._deadlines.set(job, end)
         elif job in self._sent:
             self._sent[job].kill(f"a job ran for {longest} s, the longest allowed")
 
@@ -300,7 +301,7 @@ class Dispatcher:
     def on_answer(self, job: Job, frame: Frame) -> None:
         """Pass the answer on, unless nobody waits for it."""
         del self._sent[job]
-        job.cancel_timer()
+        self._deadlines.drop(job)
         if not job.answer.done():
             job.answer.set_result(frame)
         weight = _MEAN_WEIGHT if self._mean_seconds else 1.0
@@ -322,7 +323,7 @@ class Dispatcher:
         if not job.answer.done() and job.attempts < _MAX_ATTEMPTS:
             self._dispatch(job, first=True)
             return
-        job.cancel_timer()
+        self._deadlines.drop(job)
         if not job.answer.done():
             self.rejections["worker-lost"] += 1
             job.fail(
@@ -337,7 +338,7 @@ class Dispatcher:
         """Put it back, as if it had never left the queue."""
         del self._sent[job], self._prefetched[job]
         if job.answer.done():
-            job.cancel_timer()
+            self._deadlines.drop(job)
         else:
             self._dispatch(job, first=True)
         self._note_progress()
