@@ -34,9 +34,9 @@ _MAX_FRONT_END_BYTES = 200_000_000
 def main() -> int:
     """Run all of it; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
-    parser.add_argument("--inputs", type=int, default=20, help="of each kind (default 20)")
+    parser.add_argument("--inputs", type=int, default=10, help="of each kind (default 10)")
     parser.add_argument("--slow", type=int, default=500, help="slow clients (default 500)")
-    parser.add_argument("--rounds", type=int, default=5, help="of slow clients (default 5)")
+    parser.add_argument("--rounds", type=int, default=3, help="of slow clients (default 3)")
     options = parser.parse_args()
     logging.getLogger("service.engine.kernel_cache").setLevel(logging.ERROR)  # it says so each time
     with tempfile.TemporaryDirectory() as name:

@@ -6,6 +6,7 @@ files to damage (`bundles.py`, `caches.py`).
 """
 
 import json
+import re
 import socket
 import zlib
 from collections.abc import Callable, Iterable
@@ -41,6 +42,7 @@ Make = TypeVar("Make", bound=Callable[..., object])
 Choice = TypeVar("Choice")
 
 OK: Outcome = (200, "")
+_STATUS_LINE = re.compile(rb"HTTP/1\.1 [0-9]{3} ")
 _TIMEOUT_SECONDS = 120
 _TOLERANCE = 2e-3
 
@@ -138,10 +140,10 @@ class Answer:
     @classmethod
     def of(cls, received: bytes) -> Self:
         """Read all that came on a connection."""
-        start = received.rfind(b"HTTP/1.1 ")
-        if start < 0:
+        starts = [match.start() for match in _STATUS_LINE.finditer(received)]
+        if not starts:
             return cls((0, ""))
-        head, _, body = received[start:].partition(b"\r\n\r\n")
+        head, _, body = received[starts[-1] :].partition(b"\r\n\r\n")
         slug = ""
         if b"application/problem+json" in head:
             document = json.loads(body)

@@ -14,7 +14,9 @@ _TARGETS = ("image", "npy", "inference", "bundle")
 # What reads bytes, and nothing that numba compiles: it does not know the fuzzer's calls.
 _INSTRUMENTED = (
     *("service.engine.image", "service.engine.bundle", "service.engine.manifest"),
-    *("service.engine.config", "service.formats", "PIL", "numpy.lib"),
+    *("service.engine.config", "service.formats", "numpy.lib", "PIL.Image", "PIL.ImageFile"),
+    *("PIL.JpegImagePlugin", "PIL.PngImagePlugin", "PIL.WebPImagePlugin"),
+    *("PIL.GifImagePlugin", "PIL.BmpImagePlugin", "PIL.TiffImagePlugin"),
 )
 _MAX_BYTES = 20_000
 _SLOWEST_SECONDS = 10

@@ -44,11 +44,13 @@ def inflate(body: bytes, encoding: str, max_bytes: int) -> bytes:
     except zlib.error as error:
         raise MalformedBodyError(f"the body is not {encoding}: {error}") from error
     if len(plain) > max_bytes:
+        del plain, stream, body  # the error keeps this frame for a while, and all that is in it
         raise OversizedBodyError(
             f"the decompressed body has more bytes than {max_bytes}, the most at a time"
         )
     if not stream.eof or stream.unused_data:
         found = "goes on behind" if stream.eof else "stops before"
+        del plain, stream, body
         raise MalformedBodyError(f"the body {found} the end of its {encoding} stream")
     return plain
 
