@@ -6,12 +6,16 @@ it names, and the exit code is not zero.
 """
 
 import argparse
+import importlib
+import pkgutil
 import sys
 import tempfile
 from pathlib import Path
 
+from service.engine import kernels
+
 _TARGETS = ("image", "npy", "inference", "bundle")
-# What reads bytes, and nothing that numba compiles: it does not know the fuzzer's calls.
+# What reads bytes.
 _INSTRUMENTED = (
     *("service.engine.image", "service.engine.bundle", "service.engine.manifest"),
     *("service.engine.config", "service.formats", "numpy.lib", "PIL.Image", "PIL.ImageFile"),
@@ -32,6 +36,9 @@ def main() -> None:
         import atheris  # noqa: PLC0415
     except ImportError:
         parser.error("atheris is missing; install the extra: pip install -e '.[test,fuzz]'")
+    # Kernels first: numba compiles them, and does not know the calls that are put in below.
+    for module in pkgutil.iter_modules(kernels.__path__, f"{kernels.__name__}."):
+        importlib.import_module(module.name)
     # Imported here, so that the fuzzer sees which branches are taken.
     with atheris.instrument_imports(include=list(_INSTRUMENTED)):
         from tests.hostile import seeds, targets  # noqa: PLC0415
