@@ -20,7 +20,7 @@ from tests.support.processes import DEADLINE_SECONDS, Server, workers_of
 PNG = pictures.png()
 TENSORS, MANIFEST = "tensors.safetensors", "manifest.json"
 MAPPED = re.compile(rf"/\.?(\d+)[^/]*/{re.escape(TENSORS)}")
-N_VERSIONS = 5
+N_VERSIONS = 8
 NUMBERS = itertools.count()
 
 
