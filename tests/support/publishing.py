@@ -84,9 +84,15 @@ def answering_version(server: Server) -> int:
 
 
 def mapped_versions(server: Server) -> list[set[int]]:
-    """Versions whose tensors each worker maps."""
-    mappings = (Path(f"/proc/{pid}/maps").read_text() for pid in workers_of(server))
-    return [set(map(int, MAPPED.findall(lines))) for lines in mappings]
+    """Versions whose tensors each worker maps; one that is being replaced maps none."""
+    return [set(map(int, MAPPED.findall(_mappings(pid)))) for pid in workers_of(server)]
+
+
+def _mappings(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/maps").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def cut_short(folder: Path) -> None:
