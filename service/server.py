@@ -23,7 +23,7 @@ from fastapi import FastAPI
 from service.app import create_app, entry_of
 from service.http.auth import Keys
 from service.http.closing import CloseLimits
-from service.http.listener import bind, drop_newcomers, url_of
+from service.http.listener import bind, turn_away, url_of
 from service.http.protocol import HeaderLimits, LimitedProtocol
 from service.http.traffic import MAX_DRAINING
 from service.huge_pages import join_pages
@@ -38,8 +38,6 @@ __all__ = ["serve"]
 
 logger = logging.getLogger(__name__)
 
-# Connections that were begun when newcomers were dropped are complete by then.
-_HANDSHAKE_SECONDS = 0.1
 # Files beside the connections: the workers' pipes, models, the log.
 _OTHER_FILES = 500
 
@@ -137,10 +135,10 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer whoever has connected already; nobody else gets through."""
-        for listener in sockets or ():
-            drop_newcomers(listener)
-        await asyncio.sleep(_HANDSHAKE_SECONDS)
+        kept = [await turn_away(listener) for listener in sockets or ()]
         await super().shutdown(sockets)
+        for own in filter(None, kept):
+            own.close()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

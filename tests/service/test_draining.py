@@ -1,7 +1,12 @@
 """SIGTERM under load: whoever got through to the service gets an answer."""
 
+import os
+import shutil
+import sys
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 from tests.support import pictures
 from tests.support.persistent_clients import PersistentClient
@@ -17,8 +22,18 @@ CLASSIFY = (
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-def test_no_connection_breaks_when_a_service_under_load_stops(models: Path) -> None:
-    with Server("--models", str(models), "--workers", "1") as server:
+# What root in a container, or any other user, may do.
+UNPRIVILEGED = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+
+
+@pytest.mark.parametrize("prefix", [(), UNPRIVILEGED], ids=["as-we-are", "unprivileged"])
+def test_no_connection_breaks_when_a_service_under_load_stops(
+    models: Path, prefix: tuple[str, ...]
+) -> None:
+    if prefix and (os.geteuid() != 0 or shutil.which(prefix[0]) is None):
+        pytest.skip("only root has privileges to give up, with setpriv of util-linux")
+    command = (*prefix, sys.executable, "-m", "service", "serve", "--port", "0")
+    with Server("--models", str(models), "--workers", "1", command=command) as server:
         clients = [
             PersistentClient(address(server), request, keep_alive=keep_alive)
             for request in (HEALTH, CLASSIFY)
