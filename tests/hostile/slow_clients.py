@@ -109,7 +109,9 @@ class _Client:
         self._kind = kind
         self.connected = asyncio.Event()
 
-    async def run(self) -> None:
+    async def run(self, delay: float) -> None:
+        """Connect again and again; clients that know nothing of each other are not in step."""
+        await asyncio.sleep(delay)
         while True:
             try:
                 await self._connect()
@@ -172,7 +174,7 @@ KINDS = (headers, body, chunks, trailers, unread, half_closed)
 
 async def _run(host: str, port: int, count: int) -> None:
     clients = [_Client(host, port, KINDS[number % len(KINDS)]) for number in range(count)]
-    tasks = [asyncio.create_task(client.run()) for client in clients]
+    tasks = [asyncio.create_task(client.run(i / count)) for i, client in enumerate(clients)]
     for client in clients:
         await client.connected.wait()
     sys.stdout.write(f"{_READY}\n")

@@ -76,7 +76,7 @@ class Victim:
     def attack_at_once(self, kinds: Iterable[RequestKind], inputs: int) -> Self:
         """Send inputs of kinds that take their time, all of them at the same time."""
         every = [(kind, number) for kind in kinds for number in range(inputs)]
-        with ThreadPoolExecutor(len(every)) as threads:
+        with ThreadPoolExecutor(max(1, len(every))) as threads:
             list(threads.map(lambda item: self._send(*item), every))
         self._check(send(self._address, GOOD), GOOD, "a good request behind stalled ones")
         return self._finish("stalled requests")
