@@ -8,23 +8,9 @@ import numpy as np
 from PIL import Image
 
 from tests.hostile.targets import sound_files
-from tests.support.samples import encoded
+from tests.support.samples import IMAGES, encoded
 
-__all__ = ["IMAGES", "SEEDS", "npy_file"]
-
-_PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8))
-IMAGES = {
-    "jpeg": encoded(_PICTURE, "JPEG"),
-    "progressive jpeg": encoded(_PICTURE, "JPEG", progressive=True),
-    "png": encoded(_PICTURE, "PNG"),
-    "webp": encoded(_PICTURE, "WEBP"),
-    "lossless webp": encoded(_PICTURE, "WEBP", lossless=True),
-    "gif": encoded(_PICTURE, "GIF"),
-    "bmp": encoded(_PICTURE, "BMP"),
-    "tiff": encoded(_PICTURE, "TIFF"),
-    "lzw tiff": encoded(_PICTURE, "TIFF", compression="tiff_lzw"),
-    "deflate tiff": encoded(_PICTURE, "TIFF", compression="tiff_adobe_deflate"),
-}
+__all__ = ["SEEDS", "npy_file"]
 
 
 def npy_file() -> bytes:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.hostile.seeds import IMAGES, npy_file
+from tests.hostile.seeds import npy_file
 from tests.hostile.strategies import inference_documents, with_another_value, with_damage
 from tests.hostile.targets import (
     TARGETS,
@@ -17,6 +17,7 @@ from tests.hostile.targets import (
     read_npy,
     sound_files,
 )
+from tests.support.samples import IMAGES
 
 # How many examples is for the profile to say: some in `make test`, many in `make hostile`.
 readers = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

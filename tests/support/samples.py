@@ -98,3 +98,19 @@ def random_bundle(config: EngineConfig = CONFIG, *, seed: int = 0, n_probes: int
     images = [random_png(seed + number) for number in range(n_probes)]
     probes = tuple(Probe(image, tuple(map(float, engine.scores(image)))) for image in images)
     return replace(bundle, manifest=replace(manifest, probes=probes))
+
+
+_PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8))
+IMAGES = {
+    "jpeg": encoded(_PICTURE, "JPEG"),
+    "progressive jpeg": encoded(_PICTURE, "JPEG", progressive=True),
+    "png": encoded(_PICTURE, "PNG"),
+    "webp": encoded(_PICTURE, "WEBP"),
+    "lossless webp": encoded(_PICTURE, "WEBP", lossless=True),
+    "gif": encoded(_PICTURE, "GIF"),
+    "bmp": encoded(_PICTURE, "BMP"),
+    "tiff": encoded(_PICTURE, "TIFF"),
+    "lzw tiff": encoded(_PICTURE, "TIFF", compression="tiff_lzw"),
+    "deflate tiff": encoded(_PICTURE, "TIFF", compression="tiff_adobe_deflate"),
+}
+"""One picture, 50 x 40, in every format and coding that is read."""

@@ -22,7 +22,7 @@ from service.engine import (
 from service.engine.arrays import Float32Array
 from service.engine.image import decode
 from tests.support import forged
-from tests.support.samples import PROPERTY, encoded
+from tests.support.samples import IMAGES, PROPERTY, encoded
 
 MAX_SIDE = 300
 
@@ -30,24 +30,11 @@ COLOUR = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
 GRAY = np.random.default_rng(1).integers(0, 256, (40, 50), np.uint8)
 PICTURE, GRAY_PICTURE = Image.fromarray(COLOUR), Image.fromarray(GRAY)
 
-FILES = {
-    "jpeg": encoded(PICTURE, "JPEG"),
-    "progressive jpeg": encoded(PICTURE, "JPEG", progressive=True),
-    "png": encoded(PICTURE, "PNG"),
-    "webp": encoded(PICTURE, "WEBP"),
-    "lossless webp": encoded(PICTURE, "WEBP", lossless=True),
-    "gif": encoded(PICTURE, "GIF"),
-    "bmp": encoded(PICTURE, "BMP"),
-    "tiff": encoded(PICTURE, "TIFF"),
-    "lzw tiff": encoded(PICTURE, "TIFF", compression="tiff_lzw"),
-    "deflate tiff": encoded(PICTURE, "TIFF", compression="tiff_adobe_deflate"),
-}
-
 # Pillow warns of damaged metadata, and of sizes between its limit and twice its limit.
 # As errors these warnings would end the decoding; in production they do not.
 production_warnings = pytest.mark.filterwarnings("ignore")
 
-every_file = pytest.mark.parametrize("name", FILES)
+every_file = pytest.mark.parametrize("name", IMAGES)
 
 
 def levels(pixels: npt.NDArray[np.integer]) -> Float32Array:
@@ -70,7 +57,7 @@ def assert_grey_levels(found: Float32Array, expected: npt.NDArray[np.float64]) -
 
 @every_file
 def test_every_format_decodes_to_float32_between_zero_and_one(name: str) -> None:
-    gray = decode(FILES[name], MAX_SIDE)
+    gray = decode(IMAGES[name], MAX_SIDE)
     assert gray.shape == (40, 50)
     assert gray.dtype == np.float32
     assert gray.min() >= 0
@@ -300,15 +287,15 @@ def test_exif_orientation_of_a_tiff_is_applied_once(orientation: int, compressio
 
 @pytest.mark.parametrize("orientation", [0, 9, 65_535])
 def test_an_orientation_that_does_not_exist_is_ignored(orientation: int) -> None:
-    plain = decode(FILES["jpeg"], MAX_SIDE)
+    plain = decode(IMAGES["jpeg"], MAX_SIDE)
     np.testing.assert_array_equal(decode(oriented(orientation, "JPEG"), MAX_SIDE), plain)
 
 
 @production_warnings
 def test_a_damaged_exif_block_does_not_spoil_good_pixels() -> None:
     damaged = forged.jpeg_segment(0xE1, b"Exif\0\0II*\0\xff\xff\xff\xff garbage")
-    jpeg = FILES["jpeg"][:2] + damaged + FILES["jpeg"][2:]
-    np.testing.assert_array_equal(decode(jpeg, MAX_SIDE), decode(FILES["jpeg"], MAX_SIDE))
+    jpeg = IMAGES["jpeg"][:2] + damaged + IMAGES["jpeg"][2:]
+    np.testing.assert_array_equal(decode(jpeg, MAX_SIDE), decode(IMAGES["jpeg"], MAX_SIDE))
 
 
 # --- size ----------------------------------------------------------------------------
@@ -358,7 +345,7 @@ def test_only_the_first_frame_of_an_animation_is_read(image_format: str) -> None
 
 def test_a_multi_picture_jpeg_is_accepted() -> None:
     data = encoded(PICTURE, "MPO", save_all=True, append_images=[PICTURE.rotate(180)])
-    np.testing.assert_array_equal(decode(data, MAX_SIDE), decode(FILES["jpeg"], MAX_SIDE))
+    np.testing.assert_array_equal(decode(data, MAX_SIDE), decode(IMAGES["jpeg"], MAX_SIDE))
 
 
 # --- scans of a JPEG -----------------------------------------------------------------
@@ -432,7 +419,7 @@ def test_too_many_bytes_are_oversized() -> None:
 
 
 def test_as_many_bytes_as_allowed_are_accepted() -> None:
-    data = FILES["png"]
+    data = IMAGES["png"]
     assert decode(data, MAX_SIDE, ImageLimits(max_bytes=len(data))).shape == (40, 50)
 
 
@@ -480,7 +467,7 @@ def test_what_is_not_on_the_list_of_formats_is_unsupported(data: bytes) -> None:
 @every_file
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_a_truncated_image_is_broken(name: str, share: float) -> None:
-    data = FILES[name]
+    data = IMAGES[name]
     with pytest.raises(BrokenImageError):
         decode(data[: int(len(data) * share)], MAX_SIDE)
 
@@ -503,12 +490,12 @@ def test_a_signature_with_nothing_behind_it_is_broken(signature: bytes) -> None:
 )
 @pytest.mark.parametrize("name", ["png", "jpeg", "gif", "webp"])
 def test_bytes_behind_the_image_are_ignored(name: str, trailer: bytes) -> None:
-    found = decode(FILES[name] + trailer, MAX_SIDE)
-    np.testing.assert_array_equal(found, decode(FILES[name], MAX_SIDE))
+    found = decode(IMAGES[name] + trailer, MAX_SIDE)
+    np.testing.assert_array_equal(found, decode(IMAGES[name], MAX_SIDE))
 
 
 def gif_claiming(width: int, height: int) -> bytes:
-    gif = bytearray(FILES["gif"])
+    gif = bytearray(IMAGES["gif"])
     gif[6:10] = struct.pack("<HH", width, height)
     return bytes(gif)
 
@@ -549,12 +536,12 @@ def test_too_many_pixels_are_refused_from_the_header(data: bytes) -> None:
 @pytest.mark.parametrize("limits", [ImageLimits(max_pixels=1999), ImageLimits(max_side=49)])
 def test_the_operator_s_limits_are_obeyed(limits: ImageLimits) -> None:
     with pytest.raises(BrokenImageError, match="is 50x40 pixels, expected at most"):
-        decode(FILES["png"], MAX_SIDE, limits)
+        decode(IMAGES["png"], MAX_SIDE, limits)
 
 
 def test_an_image_at_the_operator_s_limits_is_accepted() -> None:
     limits = ImageLimits(max_pixels=2000, max_side=50)
-    assert decode(FILES["png"], MAX_SIDE, limits).shape == (40, 50)
+    assert decode(IMAGES["png"], MAX_SIDE, limits).shape == (40, 50)
 
 
 def deflated_zeros(megabytes: int) -> bytes:
@@ -608,4 +595,4 @@ def test_an_image_is_to_blame_for_memory_that_runs_out_only_where_there_is_enoug
 
     monkeypatch.setattr(PngImagePlugin.PngImageFile, "load", load)
     with pytest.raises(expected):
-        decode(FILES["png"], MAX_SIDE, ImageLimits(max_pixels=max_pixels))
+        decode(IMAGES["png"], MAX_SIDE, ImageLimits(max_pixels=max_pixels))
