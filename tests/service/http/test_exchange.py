@@ -132,7 +132,8 @@ async def test_a_connection_rests_for_as_long_after_its_last_answer_as_after_its
     rested_since = loop.time() - KEEP_ALIVE * 0.6
     await asyncio.sleep(KEEP_ALIVE)
     await asyncio.sleep(0.1)
-    assert transport.closed_at == pytest.approx(rested_since + KEEP_ALIVE, abs=0.1)
+    # Behind one last look for bytes, 50 ms later.
+    assert transport.closed_at == pytest.approx(rested_since + KEEP_ALIVE + 0.05)
 
 
 @on_virtual_time
