@@ -6,20 +6,15 @@ import json
 import logging
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 from service.engine import Engine, LeafcodeError
 from service.engine.cpu_level import require_cpu_level
-from trainer.bench.plot import draw_speed
-from trainer.bench.report import in_place_of_section, markdown_section, speed_text
-from trainer.bench.run import EMBEDDED_MODELS, Sources, measure_speed
-from trainer.bench.settings import BenchSettings
 from trainer.config import FitConfig, load_config
 from trainer.data.dataset import Dataset, scan
 from trainer.data.sampling import log_unreadable
-from trainer.errors import ConfigError, MeasurementError
+from trainer.errors import ConfigError
 from trainer.evaluate import choose_test_images, evaluate
 from trainer.exact.baseline import OmpDictionary, measure_baseline
 from trainer.fit import WorkFiles, fit, scratch_folder
@@ -29,20 +24,12 @@ from trainer.report import (
     evaluation_text,
     fit_text,
     inspection_text,
-    patches_text,
-    refinement_text,
     trained_on_text,
-    training_text,
 )
-from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
-from trainer.reproduce.refinement import RefinementSettings, measure_refinement
-from trainer.reproduce.training import TrainingCostSettings, measure_training
-from trainer.settings import Settings
+from trainer.reproduce.cli import add_reproduce
 from trainer.warmup import warm
 
 __all__ = ["main"]
-
-Numbers = TypeVar("Numbers", bound=Any)
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_fit(commands)
     _add_evaluate(commands)
     _add_baseline(commands)
-    _add_reproduce(commands)
+    add_reproduce(commands)
     inspect = commands.add_parser("inspect", help="check a bundle and show what is in it")
     _add_bundle(inspect)
     _add_json(inspect)
@@ -224,77 +211,6 @@ def _chosen_config(options: argparse.Namespace) -> FitConfig:
     return load_config(options.config, FitConfig.given(options))
 
 
-def _add_reproduce(commands: Any) -> None:
-    parser = commands.add_parser("reproduce", help="run an experiment of the paper")
-    experiments = parser.add_subparsers(required=True, metavar="experiment")
-    patches = _add_experiment(
-        experiments,
-        "patches",
-        PatchSettings,
-        "folder of photographs",
-        "what the groups look like (section 3.1): figure and statistics",
-    )
-    patches.add_argument(
-        "--out",
-        type=Path,
-        default=Path("patches.png"),
-        metavar="FILE",
-        help="figure to write [patches.png]",
-    )
-    patches.set_defaults(run=_reproduce_patches)
-    training = _add_experiment(
-        experiments,
-        "training",
-        TrainingCostSettings,
-        "folder with one sub-folder of images a class",
-        "what training costs for more and more descriptors",
-    )
-    training.set_defaults(run=_reproduce_training)
-    refinement = _add_experiment(
-        experiments,
-        "refinement",
-        RefinementSettings,
-        "folder with one sub-folder of images a class",
-        "coding error of the plain tree, the refined tree and OMP",
-    )
-    refinement.set_defaults(run=_reproduce_refinement)
-    _add_speed(experiments)
-
-
-def _add_experiment(
-    experiments: Any, name: str, settings: type[Settings], data: str, explanation: str
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = experiments.add_parser(name, help=explanation)
-    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help=data)
-    _add_json(parser)
-    settings.add_options(parser.add_argument_group("settings (defaults in brackets)"))
-    return parser
-
-
-def _reproduce_patches(options: argparse.Namespace) -> None:
-    study = study_patches(options.data, PatchSettings.of(PatchSettings.given(options)))
-    draw_figure(study).save(options.out)
-    if options.json:
-        print(json.dumps({"figure": str(options.out), "ours": study.figures(), "paper": PAPER}))
-    else:
-        print(patches_text(study.figures(), PAPER, options.out))
-
-
-def _reproduce_training(options: argparse.Namespace) -> None:
-    settings = TrainingCostSettings.of(TrainingCostSettings.given(options))
-    costs = measure_training(options.data, settings)
-    if options.json:
-        print(json.dumps({"costs": [asdict(cost) for cost in costs]}))
-    else:
-        print(training_text(costs))
-
-
-def _reproduce_refinement(options: argparse.Namespace) -> None:
-    settings = RefinementSettings.of(RefinementSettings.given(options))
-    errors = measure_refinement(options.data, settings)
-    print(json.dumps(errors) if options.json else refinement_text(errors))
-
-
 def _fit(options: argparse.Namespace) -> None:
     config = _chosen_config(options)
     check_target(options.out)
@@ -350,49 +266,3 @@ def _baseline(options: argparse.Namespace) -> None:
 def _inspect(options: argparse.Namespace) -> None:
     engine = Engine.load(options.bundle)
     print(json.dumps(describe_bundle(engine)) if options.json else inspection_text(engine))
-
-
-def _add_speed(experiments: Any) -> None:
-    speed = _add_experiment(
-        experiments,
-        "speed",
-        BenchSettings,
-        "folder with berkeley and caltech101 below it",
-        "how fast, beside BLAS, SPAMS, OpenCV and scikit-learn; needs leafcode[bench]",
-    )
-    speed.add_argument(
-        "--out",
-        type=Path,
-        default=Path(),
-        metavar="FOLDER",
-        help="gets bench.json and bench.png [.]",
-    )
-    speed.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="page whose section on speed is replaced"
-    )
-    speed.add_argument(
-        "--models", type=Path, metavar="FOLDER", help="keeps the models that are built [temporary]"
-    )
-    speed.add_argument(
-        "--served",
-        type=Path,
-        default=EMBEDDED_MODELS,
-        metavar="FOLDER",
-        help="model repository of the service that is measured [the embedded one]",
-    )
-    speed.set_defaults(run=_reproduce_speed)
-
-
-def _reproduce_speed(options: argparse.Namespace) -> None:
-    settings = BenchSettings.of(BenchSettings.given(options))
-    options.out.mkdir(parents=True, exist_ok=True)
-    report = measure_speed(Sources(options.data, options.models, options.served), settings)
-    document = json.dumps(report.to_json(), indent=1)
-    (options.out / "bench.json").write_text(f"{document}\n", "utf-8")
-    print(document if options.json else speed_text(report))
-    draw_speed(report, options.out / "bench.png")
-    if options.markdown:
-        page = options.markdown.read_text("utf-8") if options.markdown.exists() else ""
-        options.markdown.write_text(in_place_of_section(page, markdown_section(report)), "utf-8")
-    if report.missing:
-        raise MeasurementError(f"not measured: {', '.join(report.missing)}")

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-__all__ = ["map_in_processes", "map_ordered", "n_threads", "one_blas_thread"]
+__all__ = ["map_in_processes", "map_ordered", "n_threads", "one_blas_thread", "progress_bar"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -46,7 +46,7 @@ def map_ordered(
     """
     threads = n_threads()
     waiting: deque[Future[Result]] = deque()
-    bar = _bar(total=len(items), desc=title)
+    bar = progress_bar(total=len(items), desc=title)
     with bar, ThreadPoolExecutor(threads) as executor:
         for item in items:
             waiting.append(executor.submit(function, item))
@@ -71,10 +71,11 @@ def map_in_processes(
 
     parallel = Parallel(n_jobs=count, return_as="generator")
     results = parallel(delayed(function)(item) for item in items)
-    yield from _bar(results, total=len(items), desc=title)
+    yield from progress_bar(results, total=len(items), desc=title)
 
 
-def _bar(*arguments: Any, **options: Any) -> Any:
+def progress_bar(*arguments: Any, **options: Any) -> Any:
+    """A bar on a terminal that is gone at the end, silence elsewhere; arguments as tqdm's."""
     from tqdm import tqdm  # noqa: PLC0415
 
     return tqdm(*arguments, **options, disable=None, leave=False)

@@ -1,13 +1,10 @@
 """The benchmark's findings for people: on the terminal, and as a section of RESULTS.md."""
 
-import re
-import textwrap
-from collections.abc import Sequence
-
 from trainer.bench.run import GOALS, SpeedReport
-from trainer.bench.tables import Table, stage_bars, tables
+from trainer.bench.tables import stage_bars, tables
+from trainer.tables import Table, aligned, listed, piped, wrapped
 
-__all__ = ["in_place_of_section", "markdown_section", "speed_text"]
+__all__ = ["markdown_section", "speed_text"]
 
 _HEADING = "## Speed"
 
@@ -16,9 +13,9 @@ def speed_text(report: SpeedReport) -> str:
     """All tables, then what fell short and what is missing."""
     parts = [_inputs(report)]
     for table in tables(report):
-        parts.append("\n".join([table.title, *_bars(report, table), *_aligned(table)]))
+        parts.append("\n".join([table.title, *_bars(report, table), *aligned(table)]))
         if table.note:
-            parts.append(_wrapped(table.note))
+            parts.append(wrapped(table.note))
     return "\n\n".join([*parts, "\n".join(_conclusions(report))])
 
 
@@ -29,24 +26,15 @@ def markdown_section(report: SpeedReport) -> str:
         parts.append(f"### {table.title}")
         if bars := _bars(report, table):
             parts.append("\n".join(["```text", *bars, "```"]))
-        parts.append("\n".join(_piped(table)))
+        parts.append("\n".join(piped(table)))
         if table.note:
-            parts.append(_wrapped(table.note))
-    return "\n\n".join([*parts, "### Verdict", _listed(_conclusions(report))]) + "\n"
+            parts.append(wrapped(table.note))
+    return "\n\n".join([*parts, "### Verdict", listed(_conclusions(report))]) + "\n"
 
 
 def _bars(report: SpeedReport, table: Table) -> list[str]:
     about_stages = table.header[0] == "stage"
     return stage_bars(report.stages) if report.stages and about_stages else []
-
-
-def in_place_of_section(page: str, section: str) -> str:
-    """`page` with its section of the same heading replaced, or with it added at the end."""
-    old = re.compile(rf"^{re.escape(_HEADING)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-    if not old.search(page):
-        return f"{page.rstrip()}\n\n{section}" if page.strip() else section
-    replaced = old.sub(lambda _: f"{section}\n", page, count=1)
-    return f"{replaced.rstrip()}\n"
 
 
 def _inputs(report: SpeedReport) -> str:
@@ -61,7 +49,7 @@ def _inputs(report: SpeedReport) -> str:
 
 def _method(report: SpeedReport) -> str:
     s = report.settings
-    return _wrapped(
+    return wrapped(
         "`python -m trainer reproduce speed --data <folder of both data sets> --markdown "
         f"RESULTS.md`, as `make bench` does it: {_inputs(report)}. "
         "Ratios are of times taken in turns on the same core, one ratio a round. Every figure is "
@@ -84,33 +72,3 @@ def _conclusions(report: SpeedReport) -> list[str]:
         lines.append(f"{name} is {found.median:.3g}{rounds}, {GOALS[name].missed(found.median)}.")
     lines += [f"{name} is missing: {reason}." for name, reason in report.missing.items()]
     return lines or ["Every figure reaches what it must."]
-
-
-def _listed(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
-
-
-def _aligned(table: Table) -> list[str]:
-    rows = [table.header, *table.rows]
-    columns = range(len(table.header))
-    widths = [max(len(row[column]) for row in rows) for column in columns]
-    sides = ["<" if table.aligns_left(column) else ">" for column in columns]
-    return ["  " + _padded(row, sides, widths).rstrip() for row in rows]
-
-
-def _padded(row: Sequence[str], sides: Sequence[str], widths: Sequence[int]) -> str:
-    cells = zip(row, sides, widths, strict=True)
-    return "  ".join(f"{cell:{side}{width}}" for cell, side, width in cells)
-
-
-def _piped(table: Table) -> list[str]:
-    rules = ["---" if table.aligns_left(i) else "---:" for i in range(len(table.header))]
-    return [_pipes(table.header), f"|{'|'.join(rules)}|", *(_pipes(row) for row in table.rows)]
-
-
-def _pipes(row: Sequence[str]) -> str:
-    return f"| {' | '.join(row)} |"
-
-
-def _wrapped(text: str, width: int = 100) -> str:
-    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)

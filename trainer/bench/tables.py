@@ -1,7 +1,7 @@
 """What a run measured as tables of text, for the terminal and for RESULTS.md alike."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from trainer.bench.curves import Point
@@ -12,8 +12,9 @@ from trainer.bench.server_comparison import ServerResult
 from trainer.bench.service_figures import SERVICE_FIGURES
 from trainer.bench.spread import Spread
 from trainer.bench.stages import Rates, StageReport
+from trainer.tables import Table
 
-__all__ = ["Table", "stage_bars", "tables"]
+__all__ = ["stage_bars", "tables"]
 
 _BAR_WIDTH = 40
 _SPREAD = "lowest – highest"
@@ -24,33 +25,22 @@ _WORDS = ("must be", "aim", "paper", "verdict", "the floor is", "recovered")
 _PAPER_PIPELINE = {1024: "0.145", 2048: "0.147", 4096: "0.150", 8192: "0.155"}
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows of as many cells as the header has; columns of words align left."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    note: str = ""
-
-    def aligns_left(self, column: int) -> bool:
-        """Whether a column holds words, not numbers."""
-        return not column or self.header[column] in _WORDS
+_Table = partial(Table, words=_WORDS)
 
 
 def tables(report: SpeedReport) -> Iterator[Table]:
     """Everything that was measured, what matters most first."""
     header = ("figure", "median", _SPREAD, "must be", "aim", "paper", "verdict")
-    yield Table("Side by side", header, _figure_rows(report, ENGINE_FIGURES))
+    yield _Table("Side by side", header, _figure_rows(report, ENGINE_FIGURES))
     rows = [row[:-2] + row[-1:] for row in _figure_rows(report, SERVICE_FIGURES)]
-    yield Table("Service", header[:-2] + header[-1:], rows, _service_facts(report))
+    yield _Table("Service", header[:-2] + header[-1:], rows, _service_facts(report))
     if report.servers:
         yield _servers(report)
-    yield Table(
+    yield _Table(
         "Seconds beside the paper's", ("", "median", _SPREAD, "paper"), list(_time_rows(report))
     )
     if report.stages:
-        yield Table(
+        yield _Table(
             "Stages of one image and their floors",
             ("stage", "ms", _SPREAD, "floor ms", "times the floor", "the floor is"),
             list(_stage_rows(report.stages)),
@@ -61,7 +51,7 @@ def tables(report: SpeedReport) -> Iterator[Table]:
 
 
 def _servers(report: SpeedReport) -> Table:
-    return Table(
+    return _Table(
         "The same engine behind other servers",
         ("server", "images a second", _SPREAD, "p50 ms", "p99 ms", "failed of 40", "recovered"),
         [_server_row(name, result) for name, result in report.servers.items()],
@@ -81,7 +71,7 @@ def _curve(name: str, points: list[Point]) -> Table:
         )
         for point in points
     ]
-    return Table(f"Growth by {name}", header, rows, _growth(name, points))
+    return _Table(f"Growth by {name}", header, rows, _growth(name, points))
 
 
 def _growth(name: str, points: list[Point]) -> str:

@@ -7,8 +7,6 @@ it useless, and it is rejected.
 
 import hashlib
 import json
-import os
-import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from trainer.data.files import replacing
 from trainer.errors import ConfigError
 from trainer.learn.algorithm2 import TrainingState
 
@@ -49,15 +48,8 @@ class Checkpoint:
             "rng_state": state.rng_state,
         }
         arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-        with tempfile.NamedTemporaryFile(dir=self.path.parent, delete=False) as file:
-            try:
-                np.savez(file, **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-                Path(file.name).replace(self.path)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+        with replacing(self.path) as file:
+            np.savez(file, **arrays)
 
     def load(self) -> TrainingState | None:
         """The state in the file, or None if there is no file."""

@@ -12,13 +12,14 @@ from tests.trainer.bench.sizes import TINY
 from trainer.bench.curves import Point
 from trainer.bench.goals import Figure, Goal
 from trainer.bench.plot import draw_speed
-from trainer.bench.report import in_place_of_section, markdown_section, speed_text
+from trainer.bench.report import markdown_section, speed_text
 from trainer.bench.run import SpeedReport
 from trainer.bench.server_comparison import ServerResult
 from trainer.bench.service_figures import SERVICE_FIGURES
 from trainer.bench.spread import Spread
 from trainer.bench.stages import Rates, Stage, StageReport
 from trainer.bench.tables import stage_bars
+from trainer.tables import in_place_of_section
 
 
 def steady(value: float) -> Spread:

@@ -1,0 +1,123 @@
+"""Cells of the paper's tables of accuracy, and which of them a bare command measures.
+
+A cell is one way from an image to a pooled vector; every cell is measured on every split by
+the same classifier.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Literal, TypeVar
+
+from service.engine.config import Descriptor
+from trainer.errors import ConfigError
+
+__all__ = [
+    "DEFAULT_CELLS",
+    "Cell",
+    "Coding",
+    "Origin",
+    "Selection",
+    "chosen_cells",
+    "whole_numbers",
+]
+
+Coding = Literal["tree", "omp"]
+Origin = Literal["own", "foreign"]
+
+Choice = TypeVar("Choice", bound=str)
+
+_DESCRIPTORS: dict[Descriptor, str] = {
+    "fast-sift": "fast SIFT",
+    "lazebnik-sift": "Lazebnik's SIFT",
+}
+_CODINGS: dict[Coding, str] = {"tree": "tree", "omp": "OMP"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Coder, descriptor, nonzeros and atoms, and whose images the dictionary is of.
+
+    `own`: the training images of the split, so that there is one dictionary a split.
+    `foreign`: the other data sets, one dictionary for all splits, as in the paper.
+    """
+
+    coder: Coding
+    descriptor: Descriptor
+    nonzeros: int
+    atoms: int
+    dictionary: Origin = "own"
+
+    @property
+    def column(self) -> str:
+        """What the cell shares with its neighbours of other K."""
+        return f"{_CODINGS[self.coder]}, {_DESCRIPTORS[self.descriptor]}, m={self.nonzeros}"
+
+    @property
+    def file_name(self) -> str:
+        """Tells people what a file of the cache is of."""
+        name = f"{self.coder}-{self.descriptor}-m{self.nonzeros}-k{self.atoms}"
+        return f"{name}-{self.dictionary}"
+
+
+# OMP by one foreign dictionary, as the paper has it: with one a split, which means to code
+# every image ten times, Caltech 101 would take an hour on two cores.
+DEFAULT_CELLS = (
+    *(Cell("tree", "fast-sift", 5, atoms) for atoms in (1024, 2048, 4096, 8192)),
+    Cell("tree", "fast-sift", 10, 1024),
+    *(Cell("tree", "lazebnik-sift", 5, atoms) for atoms in (1024, 2048)),
+    Cell("omp", "lazebnik-sift", 5, 1024, "foreign"),
+)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Values that the command line chose, comma-separated; None where it left the default."""
+
+    atoms: str | None = None
+    nonzeros: str | None = None
+    coder: str | None = None
+    descriptor: str | None = None
+    dictionary: Origin | None = None
+
+
+def chosen_cells(selection: Selection) -> tuple[Cell, ...]:
+    """The default cells, or every combination of the chosen values.
+
+    Where nothing but the dictionary is chosen, the default cells with that dictionary.
+    """
+    chosen = (selection.coder, selection.descriptor, selection.nonzeros, selection.atoms)
+    if not any(chosen):
+        return tuple(
+            replace(cell, dictionary=selection.dictionary or cell.dictionary)
+            for cell in DEFAULT_CELLS
+        )
+    codings = _choices("coder", selection.coder or "tree", _CODINGS)
+    descriptors = _choices("descriptor", selection.descriptor or "fast-sift", _DESCRIPTORS)
+    nonzeros = whole_numbers("nonzeros", selection.nonzeros or "5")
+    atoms = whole_numbers("atoms", selection.atoms or "1024")
+    combinations = product(codings, descriptors, nonzeros, atoms)
+    return tuple(Cell(*values, selection.dictionary or "own") for values in combinations)
+
+
+def whole_numbers(name: str, text: str) -> tuple[int, ...]:
+    """The numbers of a list such as `1024,2048` or `0-9`, in order, none twice."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (first.isdecimal() and (last.isdecimal() if dash else True)):
+            raise ConfigError(f"{name} is {text!r}, expected whole numbers such as 1,2 or 0-9")
+        numbers += range(int(first), int(last if dash else first) + 1)
+    if not numbers:
+        raise ConfigError(f"{name} is {text!r}, expected at least one whole number")
+    return tuple(dict.fromkeys(numbers))
+
+
+def _choices(name: str, text: str, known: Mapping[Choice, str]) -> tuple[Choice, ...]:
+    """The names of a comma-separated list, each one of those that are known."""
+    by_text = {str(choice): choice for choice in known}
+    parts = [part.strip() for part in text.split(",")]
+    unknown = [part for part in parts if part not in by_text]
+    if unknown:
+        raise ConfigError(f"{name} is {text!r}, expected a list of {', '.join(by_text)}")
+    return tuple(by_text[part] for part in dict.fromkeys(parts))

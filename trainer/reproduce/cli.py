@@ -1,0 +1,239 @@
+"""`python -m trainer reproduce …`: the paper's experiments, arguments in, text or JSON out."""
+
+import argparse
+import json
+import logging
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, get_args
+
+from trainer.bench.plot import draw_speed
+from trainer.bench.report import markdown_section, speed_text
+from trainer.bench.run import EMBEDDED_MODELS, Sources, measure_speed
+from trainer.bench.settings import BenchSettings
+from trainer.config import FitConfig
+from trainer.errors import MeasurementError
+from trainer.report import patches_text, refinement_text, training_text
+from trainer.reproduce.accuracy import measure_accuracy
+from trainer.reproduce.accuracy_plot import draw_accuracy
+from trainer.reproduce.accuracy_report import accuracy_json, accuracy_section, accuracy_text
+from trainer.reproduce.benchmarks import CALTECH101, SCENES15, Benchmark
+from trainer.reproduce.cache import Cache, default_folder
+from trainer.reproduce.cells import Origin, Selection, chosen_cells, whole_numbers
+from trainer.reproduce.experiment import Experiment
+from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
+from trainer.reproduce.refinement import RefinementSettings, measure_refinement
+from trainer.reproduce.training import TrainingCostSettings, measure_training
+from trainer.settings import Settings
+from trainer.tables import in_place_of_section
+
+__all__ = ["add_reproduce"]
+
+logger = logging.getLogger(__name__)
+
+# What of a fit's settings an experiment on accuracy takes; its cells have the others.
+_ACCURACY_SETTINGS = (
+    "samples",
+    "depth",
+    "iterations",
+    "max_side",
+    "sign_rule",
+    "classifier",
+    "regularisation",
+    "folds",
+    "seed",
+    "train_per_class",
+)
+
+
+def add_reproduce(commands: Any) -> None:
+    """Add `reproduce` and all its experiments to the commands of a parser."""
+    parser = commands.add_parser("reproduce", help="run an experiment of the paper")
+    experiments = parser.add_subparsers(required=True, metavar="experiment")
+    patches = _add_experiment(
+        experiments,
+        "patches",
+        PatchSettings,
+        "folder of photographs",
+        "what the groups look like (section 3.1): figure and statistics",
+    )
+    patches.add_argument(
+        "--out",
+        type=Path,
+        default=Path("patches.png"),
+        metavar="FILE",
+        help="figure to write [patches.png]",
+    )
+    patches.set_defaults(run=_reproduce_patches)
+    training = _add_experiment(
+        experiments,
+        "training",
+        TrainingCostSettings,
+        "folder with one sub-folder of images a class",
+        "what training costs for more and more descriptors",
+    )
+    training.set_defaults(run=_reproduce_training)
+    refinement = _add_experiment(
+        experiments,
+        "refinement",
+        RefinementSettings,
+        "folder with one sub-folder of images a class",
+        "coding error of the plain tree, the refined tree and OMP",
+    )
+    refinement.set_defaults(run=_reproduce_refinement)
+    _add_speed(experiments)
+    _add_accuracy(experiments, CALTECH101)
+    _add_accuracy(experiments, SCENES15)
+
+
+def _add_experiment(
+    experiments: Any, name: str, settings: type[Settings], data: str, explanation: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = experiments.add_parser(name, help=explanation)
+    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help=data)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    settings.add_options(parser.add_argument_group("settings (defaults in brackets)"))
+    return parser
+
+
+def _reproduce_patches(options: argparse.Namespace) -> None:
+    study = study_patches(options.data, PatchSettings.of(PatchSettings.given(options)))
+    draw_figure(study).save(options.out)
+    if options.json:
+        print(json.dumps({"figure": str(options.out), "ours": study.figures(), "paper": PAPER}))
+    else:
+        print(patches_text(study.figures(), PAPER, options.out))
+
+
+def _reproduce_training(options: argparse.Namespace) -> None:
+    settings = TrainingCostSettings.of(TrainingCostSettings.given(options))
+    costs = measure_training(options.data, settings)
+    if options.json:
+        print(json.dumps({"costs": [asdict(cost) for cost in costs]}))
+    else:
+        print(training_text(costs))
+
+
+def _reproduce_refinement(options: argparse.Namespace) -> None:
+    settings = RefinementSettings.of(RefinementSettings.given(options))
+    errors = measure_refinement(options.data, settings)
+    print(json.dumps(errors) if options.json else refinement_text(errors))
+
+
+def _add_speed(experiments: Any) -> None:
+    speed = _add_experiment(
+        experiments,
+        "speed",
+        BenchSettings,
+        "folder with berkeley and caltech101 below it",
+        "how fast, beside BLAS, SPAMS, OpenCV and scikit-learn; needs leafcode[bench]",
+    )
+    speed.add_argument(
+        "--out",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="gets bench.json and bench.png [.]",
+    )
+    speed.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="page whose section on speed is replaced"
+    )
+    speed.add_argument(
+        "--models", type=Path, metavar="FOLDER", help="keeps the models that are built [temporary]"
+    )
+    speed.add_argument(
+        "--served",
+        type=Path,
+        default=EMBEDDED_MODELS,
+        metavar="FOLDER",
+        help="model repository of the service that is measured [the embedded one]",
+    )
+    speed.set_defaults(run=_reproduce_speed)
+
+
+def _reproduce_speed(options: argparse.Namespace) -> None:
+    settings = BenchSettings.of(BenchSettings.given(options))
+    options.out.mkdir(parents=True, exist_ok=True)
+    report = measure_speed(Sources(options.data, options.models, options.served), settings)
+    document = json.dumps(report.to_json(), indent=1)
+    (options.out / "bench.json").write_text(f"{document}\n", "utf-8")
+    print(document if options.json else speed_text(report))
+    draw_speed(report, options.out / "bench.png")
+    if options.markdown:
+        _replace_section(options.markdown, markdown_section(report))
+    if report.missing:
+        raise MeasurementError(f"not measured: {', '.join(report.missing)}")
+
+
+def _replace_section(path: Path, section: str) -> None:
+    page = path.read_text("utf-8") if path.exists() else ""
+    path.write_text(in_place_of_section(page, section), "utf-8")
+
+
+def _add_accuracy(experiments: Any, benchmark: Benchmark) -> None:
+    parser = experiments.add_parser(
+        benchmark.name, help=f"accuracy on {benchmark.title}, beside the paper's table"
+    )
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="FOLDER", help="folder of all data sets"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--atoms", metavar="LIST", help="such as 1024,2048")
+    parser.add_argument("--nonzeros", metavar="LIST", help="such as 5,10")
+    parser.add_argument("--coder", metavar="LIST", help="of tree, omp")
+    parser.add_argument("--descriptor", metavar="LIST", help="of fast-sift, lazebnik-sift")
+    parser.add_argument(
+        "--dictionary",
+        choices=get_args(Origin),
+        help="of the training images of each split, or of the other data sets "
+        "[own; foreign for OMP if no cells are chosen]",
+    )
+    parser.add_argument("--splits", default="0-9", metavar="LIST", help="seeds of the splits [0-9]")
+    if benchmark.exclude:
+        parser.add_argument(
+            "--with-background",
+            action="store_true",
+            help="with the class of clutter: 102 classes, as in older work",
+        )
+    _add_outputs(parser)
+    FitConfig.add_options(
+        parser.add_argument_group("settings (defaults in brackets)"), _ACCURACY_SETTINGS
+    )
+    parser.set_defaults(run=_reproduce_accuracy, benchmark=benchmark)
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=default_folder(),
+        metavar="FOLDER",
+        help=f"keeps models, Gram matrices and results, to go on from [{default_folder()}]",
+    )
+    parser.add_argument(
+        "--finished", action="store_true", help="show what is on disk, compute nothing"
+    )
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="page whose section on this is replaced"
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="picture to draw, such as x.png")
+
+
+def _reproduce_accuracy(options: argparse.Namespace) -> None:
+    benchmark: Benchmark = options.benchmark
+    if getattr(options, "with_background", False):
+        benchmark = benchmark.with_background()
+    given = FitConfig.given(options)
+    config = FitConfig.of({name: given[name] for name in _ACCURACY_SETTINGS if name in given})
+    chosen = {name: getattr(options, name) for name in ("atoms", "nonzeros", "coder", "descriptor")}
+    cells = chosen_cells(Selection(**chosen, dictionary=options.dictionary))
+    seeds = whole_numbers("splits", options.splits)
+    cache = Cache(options.cache)
+    logger.info("results are kept in %s", options.cache)
+    experiment = Experiment(benchmark, options.data, config, cache, not options.finished)
+    report = measure_accuracy(experiment, cells, seeds)
+    print(json.dumps(accuracy_json(report)) if options.json else accuracy_text(report))
+    if options.markdown:
+        _replace_section(options.markdown, accuracy_section(report))
+    if options.plot:
+        draw_accuracy(report, options.plot)
