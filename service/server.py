@@ -135,10 +135,9 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer whoever has connected already; nobody else gets through."""
-        kept = [await turn_away(listener) for listener in sockets or ()]
+        for listener in sockets or ():
+            await turn_away(listener)
         await super().shutdown(sockets)
-        for own in filter(None, kept):
-            own.close()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

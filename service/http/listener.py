@@ -1,18 +1,16 @@
 """The socket that the service listens on: where it is bound, and how it is left.
 
 Closing a listening socket resets connections that the system has made but nobody has accepted:
-their clients may have sent a request already. So requests for new connections are dropped first:
-on Linux by a filter on the socket, which lets handshakes end that have begun, or, where a process
-without privileges may have none, by a queue that is full. Whoever was dropped tries again after
-a second, as TCP does for a lost packet, and is refused.
+their clients may have sent a request already. So, on Linux, the socket is first bound to a network
+interface that does not exist. From then on whoever asks for a connection is refused, as if the
+socket were closed, while handshakes end that have begun: their packets find what began them, not
+the listening socket.
 """
 
 import asyncio
-import ctypes
 import errno
 import logging
 import socket
-import struct
 import sys
 
 from service.errors import SettingsError
@@ -21,17 +19,11 @@ __all__ = ["bind", "turn_away", "url_of"]
 
 logger = logging.getLogger(__name__)
 
-# Of <asm-generic/socket.h>; Python has no name for it.
-_SO_ATTACH_FILTER = 26
-# In the language of Linux's packet filters: load the flags of the TCP header; if SYN is set,
-# keep no byte of the packet, else all. Only who asks for a new connection sends a SYN.
-_NO_SYN = ((0x30, 0, 0, 13), (0x45, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
-
-# Handshakes that had begun when newcomers were dropped are complete by then.
+# Of <asm-generic/socket.h>; Python has no name for it. Needs no privileges since Linux 5.7.
+_SO_BINDTOIFINDEX = 62
+_NO_INTERFACE = 2**31 - 1  # interfaces are numbered from 1
+# Handshakes that had begun when newcomers were refused are complete by then.
 _HANDSHAKE_SECONDS = 0.1
-# How long the event loop has to accept the connections of a queue, and how often.
-_ACCEPT_SECONDS = 0.005
-_MAX_TRIES = 100
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -52,47 +44,16 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def turn_away(listener: socket.socket) -> socket.socket | None:
-    """Have the system drop requests for new connections; all that it has made are accepted.
-
-    What is returned must stay open until the listener is closed, at once.
-    """
-    if _attach_filter(listener):
-        await asyncio.sleep(_HANDSHAKE_SECONDS)
-        return None
-    return await _fill_queue(listener)
-
-
-def _attach_filter(listener: socket.socket) -> bool:
-    """Whether requests for new connections are filtered out from now on."""
+async def turn_away(listener: socket.socket) -> None:
+    """Have the system refuse new connections; those that it has made are accepted meanwhile."""
     if sys.platform != "linux":
-        return False
-    program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _NO_SYN))
-    option = struct.pack("HL", len(_NO_SYN), ctypes.addressof(program))
+        return
     try:
-        listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, option)
+        listener.setsockopt(socket.SOL_SOCKET, _SO_BINDTOIFINDEX, _NO_INTERFACE)
     except OSError as error:
-        logger.debug("no filter on the listening socket: %s", error)
-        return False
-    return True
-
-
-async def _fill_queue(listener: socket.socket) -> socket.socket | None:
-    """A connection to ourselves that nobody accepts: it takes the only place in the queue."""
-    listener.listen(0)
-    for _ in range(_MAX_TRIES):
-        await asyncio.sleep(_ACCEPT_SECONDS)  # the event loop accepts who is there
-        own = socket.socket(listener.family, socket.SOCK_STREAM)
-        own.settimeout(0)
-        own.connect_ex(listener.getsockname())
-        try:
-            own.getpeername()
-        except OSError:
-            own.close()  # somebody else has the place
-        else:
-            return own
-    logger.debug("connections may break: the queue of the listening socket could not be filled")
-    return None
+        logger.debug("connections may break, newcomers cannot be refused: %s", error)
+    else:
+        await asyncio.sleep(_HANDSHAKE_SECONDS)
 
 
 def _bind_sentence(host: str, port: int, error: OSError) -> str:
