@@ -4,12 +4,13 @@ Closing a listening socket resets connections that the system has made but nobod
 their clients may have sent a request already. So, on Linux, the socket is first bound to a network
 interface that does not exist. From then on whoever asks for a connection is refused, as if the
 socket were closed, while handshakes end that have begun: their packets find what began them, not
-the listening socket.
+the listening socket. It is closed once all are accepted.
 """
 
 import asyncio
 import errno
 import logging
+import select
 import socket
 import sys
 
@@ -24,6 +25,8 @@ _SO_BINDTOIFINDEX = 62
 _NO_INTERFACE = 2**31 - 1  # interfaces are numbered from 1
 # Handshakes that had begun when newcomers were refused are complete by then.
 _HANDSHAKE_SECONDS = 0.1
+# More than a queue is long; where no file can be opened, none is accepted.
+_MAX_ROUNDS = 10_000
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -54,6 +57,18 @@ async def turn_away(listener: socket.socket) -> None:
         logger.debug("connections may break, newcomers cannot be refused: %s", error)
     else:
         await asyncio.sleep(_HANDSHAKE_SECONDS)
+        await _until_all_are_accepted(listener)
+
+
+async def _until_all_are_accepted(listener: socket.socket) -> None:
+    """Let the event loop go round: uvloop accepts one connection each time."""
+    queue = select.poll()
+    queue.register(listener, select.POLLIN)
+    for _ in range(_MAX_ROUNDS):
+        if not queue.poll(0):
+            return
+        await asyncio.sleep(0)
+    logger.debug("connections may break, not all of them could be accepted")
 
 
 def _bind_sentence(host: str, port: int, error: OSError) -> str:

@@ -26,7 +26,7 @@ Value = TypeVar("Value")
 @asynccontextmanager
 async def running(models: Path, **settings: object) -> AsyncIterator[Pool]:
     """A started pool that leaves no process behind."""
-    before = children_of(os.getpid())
+    before = set(children_of(os.getpid()))
     pool = Pool(load_settings(models=models, **settings), Repository.load(models).models)
     async with asyncio.timeout(DEADLINE_SECONDS):
         try:
@@ -34,7 +34,7 @@ async def running(models: Path, **settings: object) -> AsyncIterator[Pool]:
             yield pool
         finally:
             await pool.stop()
-            assert children_of(os.getpid()) == before
+            assert set(children_of(os.getpid())) == before
 
 
 class SharedPool:
@@ -58,14 +58,14 @@ class SharedPool:
 @contextmanager
 def shared_pool(models: Path, **settings: object) -> Iterator[SharedPool]:
     """A pool that runs until the end of the block; its loop runs only during tests."""
-    before = children_of(os.getpid())
+    before = set(children_of(os.getpid()))
     with asyncio.Runner() as runner:
         pool = runner.run(_started(models, **settings))
         try:
             yield SharedPool(runner, pool)
         finally:
             runner.run(pool.stop())
-    assert children_of(os.getpid()) == before
+    assert set(children_of(os.getpid())) == before
 
 
 async def _started(models: Path, **settings: object) -> Pool:

@@ -3,9 +3,11 @@
 import asyncio
 import socket
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
+import uvloop
 
 from service.errors import SettingsError
 from service.http.listener import bind, turn_away
@@ -32,16 +34,28 @@ def test_a_handshake_that_has_begun_ends_after_newcomers_are_turned_away(
         # For a server that defers, the client's first data is the end of the handshake.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEADLINE_SECONDS)
         server = await asyncio.start_server(_echo, sock=listener)
-        with socket.create_connection(listener.getsockname()[:2]) as client:
-            await turn_away(listener)
-            client.sendall(b"late")
-            client.settimeout(0)
-            answer = asyncio.get_running_loop().sock_recv(client, 4)
-            received = await asyncio.wait_for(answer, DEADLINE_SECONDS)
+        client = socket.create_connection(listener.getsockname()[:2])
+        await turn_away(listener)
+        received = await _answer(client, b"late")
         server.close()
         return received
 
-    assert asyncio.run(talk()) == b"late"
+    assert uvloop.run(talk()) == b"late"
+
+
+def test_all_that_are_connected_are_accepted_by_an_event_loop_that_was_stalled(
+    listener: socket.socket,
+) -> None:
+    async def talk() -> list[bytes]:
+        server = await asyncio.start_server(_echo, sock=listener)
+        clients = [socket.create_connection(listener.getsockname()[:2]) for _ in range(9)]
+        asyncio.get_running_loop().call_soon(time.sleep, 0.2)
+        await turn_away(listener)
+        server.close()
+        listener.close()
+        return [await _answer(client, b"mine") for client in clients]
+
+    assert uvloop.run(talk()) == [b"mine"] * 9
 
 
 def test_newcomers_are_refused_while_those_in_the_queue_are_accepted(
@@ -60,3 +74,11 @@ def test_newcomers_are_refused_while_those_in_the_queue_are_accepted(
 async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write(await reader.read(4))
     writer.close()
+
+
+async def _answer(client: socket.socket, request: bytes) -> bytes:
+    with client:
+        client.sendall(request)
+        client.settimeout(0)
+        answer = asyncio.get_running_loop().sock_recv(client, 4)
+        return await asyncio.wait_for(answer, DEADLINE_SECONDS)
