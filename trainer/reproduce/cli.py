@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
@@ -231,7 +232,11 @@ def _reproduce_accuracy(options: argparse.Namespace) -> None:
     cache = Cache(options.cache)
     logger.info("results are kept in %s", options.cache)
     experiment = Experiment(benchmark, options.data, config, cache, not options.finished)
-    report = measure_accuracy(experiment, cells, seeds)
+    try:
+        report = measure_accuracy(experiment, cells, seeds)
+    except KeyboardInterrupt:
+        print(f"interrupted; the same command goes on from {options.cache}", file=sys.stderr)
+        raise SystemExit(130) from None
     print(json.dumps(accuracy_json(report)) if options.json else accuracy_text(report))
     if options.markdown:
         _replace_section(options.markdown, accuracy_section(report))

@@ -35,6 +35,15 @@ def drawn_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data
 
 
+@pytest.fixture(scope="session")
+def first_run(drawn_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache of a run with 16 atoms on split 0; read only."""
+    cache = tmp_path_factory.mktemp("cache") / "c"
+    command = ["reproduce", "caltech101", "--data", str(drawn_data), "--cache", str(cache)]
+    assert main([*command, *TINY, "--atoms", "16", "--splits", "0"]) == 0
+    return cache
+
+
 @pytest.fixture
 def run(drawn_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs the command with a cache of its own and returns what it printed."""
@@ -46,6 +55,12 @@ def run(drawn_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         return printed
 
     return run
+
+
+@pytest.fixture
+def first_kept(first_run: Path, tmp_path: Path) -> None:
+    """The cache of the test starts with what the first run left."""
+    shutil.copytree(first_run, tmp_path / "c")
 
 
 def files(folder: Path, kind: str = "*") -> dict[str, int]:
@@ -79,6 +94,7 @@ def test_a_gram_matrix_on_disk_has_the_split_images_as_columns(
     np.testing.assert_allclose(np.diag(gram[places]), 1, atol=1e-5)
 
 
+@pytest.mark.usefixtures("first_kept")
 def test_a_second_run_computes_only_what_is_new(run: Run, tmp_path: Path) -> None:
     first = run("--atoms", "16", "--splits", "0")
     before = files(tmp_path)
@@ -106,6 +122,18 @@ def test_an_interrupted_run_goes_on_with_what_was_learned(
     assert files(tmp_path, "models") == learned
 
 
+def test_an_interruption_says_where_to_go_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sift, "locate", interrupt)
+    with pytest.raises(SystemExit, match="130"):
+        run("--atoms", "16", "--splits", "0")
+    assert f"the same command goes on from {tmp_path / 'c'}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "new"),
     [
@@ -119,10 +147,10 @@ def test_an_interrupted_run_goes_on_with_what_was_learned(
         ((), set()),
     ],
 )
+@pytest.mark.usefixtures("first_kept")
 def test_what_is_kept_is_found_by_everything_that_made_it(
     run: Run, tmp_path: Path, options: tuple[str, ...], new: set[str]
 ) -> None:
-    run("--atoms", "16", "--splits", "0")
     kinds = ("models", "grams", "results")
     before = {kind: files(tmp_path, kind) for kind in kinds}
     run("--atoms", "16", "--splits", "0", *options)
@@ -143,10 +171,10 @@ def test_other_images_make_another_gram_matrix(run: Run, drawn_data: Path, tmp_p
     }
 
 
+@pytest.mark.usefixtures("first_kept")
 def test_an_engine_with_other_answers_makes_all_pooled_vectors_anew(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run("--atoms", "16", "--splits", "0")
     learned = files(tmp_path, "models")
     monkeypatch.setattr(sift, "NORM_THRESHOLD", 0.2)
     run("--atoms", "16", "--splits", "0")
@@ -155,6 +183,7 @@ def test_an_engine_with_other_answers_makes_all_pooled_vectors_anew(
 
 
 @pytest.mark.parametrize("kind", ["models", "grams", "results"])
+@pytest.mark.usefixtures("first_kept")
 def test_a_damaged_file_is_computed_again(
     run: Run, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -177,8 +206,8 @@ def test_a_foreign_dictionary_has_one_gram_matrix_for_all_splits(run: Run, tmp_p
     assert np.load(path)["gram"].shape == (24, 24)
 
 
+@pytest.mark.usefixtures("first_kept")
 def test_results_on_disk_are_shown_without_computing(run: Run, tmp_path: Path) -> None:
-    run("--atoms", "16", "--splits", "0")
     before = files(tmp_path)
     report = run("--atoms", "16,24", "--splits", "0-1", "--finished")
     assert [list(cell["splits"]) for cell in report["cells"]] == [["0"], []]
