@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _require_libraries() -> None:
     """Raise `ModuleNotFoundError` now, not in the middle of training, if one is missing."""
-    for name in ("joblib", "scipy", "sklearn", "threadpoolctl", "tqdm"):
+    for name in ("scipy", "sklearn", "threadpoolctl", "tqdm"):
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 

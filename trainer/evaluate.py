@@ -9,11 +9,10 @@ import numpy.typing as npt
 
 from service.engine import Engine, ImageError
 from service.engine.arrays import Float32Array
-from service.engine.ranking import probabilities
 from trainer.data.dataset import Dataset, LabelledImage, shortened
 from trainer.data.sampling import UnreadableImage
 from trainer.errors import ConfigError, DataError
-from trainer.learn.classifier import class_accuracies, mean_class_accuracy
+from trainer.metrics import calibration_error, class_accuracies, log_loss, mean_class_accuracy
 from trainer.parallel import map_ordered
 
 __all__ = ["Evaluation", "Selection", "choose_test_images", "evaluate", "evaluate_scores"]
@@ -25,6 +24,8 @@ logger = logging.getLogger(__name__)
 class Evaluation:
     """How often the best label is right: by class, their mean, and over all images.
 
+    `calibration_error` is how far probabilities are from that, see `trainer.metrics`.
+
     `untested` names the bundle's labels without a test image; the mean is without them.
     """
 
@@ -32,6 +33,7 @@ class Evaluation:
     mean_class_accuracy: float
     accuracy: float
     log_loss: float
+    calibration_error: float
     n_test: int
     untested: tuple[str, ...]
     unreadable: tuple[UnreadableImage, ...]
@@ -47,6 +49,7 @@ class Evaluation:
             "mean_class_accuracy": self.mean_class_accuracy,
             "accuracy": self.accuracy,
             "log_loss": self.log_loss,
+            "calibration_error": self.calibration_error,
             "n_test": self.n_test,
             "n_classes": self.n_classes,
             "untested": list(self.untested),
@@ -170,12 +173,12 @@ def evaluate_scores(
     predicted = scores.argmax(axis=1)
     tested = [names[label] for label in np.unique(labels)]
     accuracies = class_accuracies(predicted, labels).tolist()
-    chances = probabilities(scores, probability_scale)[np.arange(len(labels)), labels]
     return Evaluation(
         class_accuracy=dict(zip(tested, accuracies, strict=True)),
         mean_class_accuracy=mean_class_accuracy(predicted, labels),
         accuracy=float((predicted == labels).mean()),
-        log_loss=float(-np.log(np.maximum(chances, 1e-300)).mean()),
+        log_loss=log_loss(scores, labels, probability_scale),
+        calibration_error=calibration_error(scores, labels, probability_scale),
         n_test=len(labels),
         untested=tuple(name for name in names if name not in set(tested)),
         unreadable=unreadable,

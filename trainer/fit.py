@@ -27,6 +27,7 @@ from trainer.given.file import GroupsFile, read_groups
 from trainer.given.groups import GroupStructure
 from trainer.learn.algorithm2 import CodeSettings, LearnedCodes
 from trainer.learn.classifier import ClassifierSettings, FittedClassifier, fit_classifier
+from trainer.learn.grams import block_weights, column_slices, gram_matrix
 from trainer.learn.hashing import HashSettings, build_hash, glue_buckets
 from trainer.learn.training_run import RunSettings, learn_hash_codes, learn_tree_codes
 from trainer.learn.tree import TreeSettings, build_tree
@@ -74,6 +75,7 @@ class _Model:
     extractor: FeatureExtractor
     learned: LearnedCodes
     fitted: FittedClassifier
+    classifier: LinearClassifier
 
 
 def fit(
@@ -101,7 +103,7 @@ def _fit(dataset: Dataset, config: FitConfig, name: str, files: WorkFiles) -> Bu
     model = _learn(sample, len(dataset.labels), plan)
     bundle = bundle_of(
         model.extractor,
-        model.fitted.classifier,
+        model.classifier,
         Manifest(
             name=name,
             version=UNPUBLISHED,
@@ -206,7 +208,10 @@ def _learn(sample: Sample, n_labels: int, plan: _Plan) -> _Model:
     settings = ClassifierSettings(
         config.classifier, config.regularisation, config.folds, config.seed
     )
-    return _Model(extractor, learned, fit_classifier(pooled, labels, n_labels, settings))
+    fitted = fit_classifier([gram_matrix(column_slices(pooled))], labels, n_labels, settings)
+    weights = block_weights(column_slices(pooled), fitted.coefficients, fitted.block_weights[0])
+    classifier = LinearClassifier.from_floats(weights, fitted.bias)
+    return _Model(extractor, learned, fitted, classifier)
 
 
 def _learn_hash_and_codes(sample: Sample, depth: int, plan: _Plan) -> tuple[Hash, LearnedCodes]:
@@ -281,6 +286,7 @@ def _quality(engine: Engine, fitted: FittedClassifier, split: Split) -> dict[str
         quality["folds"] = {
             "mean_class_accuracy": fitted.fold_accuracy,
             "log_loss": fitted.fold_log_loss,
+            "calibration_error": fitted.fold_calibration_error,
             "untested": untested,
         }
     if split.test:

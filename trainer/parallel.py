@@ -1,8 +1,7 @@
-"""Work spread over threads or processes, results in order, progress shown.
+"""Work spread over threads, results in order, progress shown.
 
-Kernels and decoders run without the GIL, so threads use all cores while sharing
-arrays. Processes are for code that keeps something global. Results never depend on how
-many there are.
+Kernels, decoders and BLAS run without the GIL, so threads use all cores while sharing
+arrays. Results never depend on how many there are.
 """
 
 import os
@@ -12,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-__all__ = ["map_in_processes", "map_ordered", "n_threads", "one_blas_thread", "progress_bar"]
+__all__ = ["map_ordered", "n_threads", "one_blas_thread", "progress_bar"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -56,22 +55,6 @@ def map_ordered(
         while waiting:
             yield waiting.popleft().result()
             bar.update()
-
-
-def map_in_processes(
-    function: Callable[[Item], Result], items: Sequence[Item], title: str, count: int
-) -> Iterator[Result]:
-    """`function` of each item, in order, by `count` processes; one is this process.
-
-    `function` and items are pickled, large arrays among them mapped from a file that all
-    processes share. The processes stay for the next call.
-    """
-    # Here, because most commands need no processes, and to import it takes a while.
-    from joblib import Parallel, delayed  # noqa: PLC0415
-
-    parallel = Parallel(n_jobs=count, return_as="generator")
-    results = parallel(delayed(function)(item) for item in items)
-    yield from progress_bar(results, total=len(items), desc=title)
 
 
 def progress_bar(*arguments: Any, **options: Any) -> Any:

@@ -36,6 +36,7 @@ def evaluation_text(evaluation: Evaluation) -> str:
         f"mean per-class accuracy  {evaluation.mean_class_accuracy:.4f}",
         f"overall accuracy         {evaluation.accuracy:.4f}",
         f"log loss                 {evaluation.log_loss:.4f}",
+        f"calibration error        {evaluation.calibration_error:.4f}",
         f"tested on                {evaluation.n_test} images of {evaluation.n_classes} classes",
         f"hardest classes          {hardest}",
     ]

@@ -35,6 +35,7 @@ from trainer.exact.omp import (
 )
 from trainer.fit import trainable, training_split
 from trainer.learn.classifier import ClassifierSettings, fit_classifier
+from trainer.learn.grams import block_weights, column_slices, gram_matrix
 from trainer.parallel import map_ordered
 
 __all__ = ["OmpDictionary", "evaluate_omp", "measure_baseline"]
@@ -71,9 +72,10 @@ def evaluate_omp(split: Split, config: FitConfig, dictionary: Float32Array) -> E
     settings = ClassifierSettings(
         config.classifier, config.regularisation, config.folds, config.seed
     )
-    fitted = fit_classifier(pooled, labels, len(names), settings)
+    fitted = fit_classifier([gram_matrix(column_slices(pooled))], labels, len(names), settings)
+    weights = block_weights(column_slices(pooled), fitted.coefficients, fitted.block_weights[0])
     pooled, labels, unreadable = _pooled_vectors(extractor, split.test, "test")
-    scores = np.stack([fitted.classifier.scores(vector) for vector in pooled])
+    scores = pooled @ weights + fitted.bias
     return evaluate_scores(
         scores, labels, [names[i] for i in range(len(names))], fitted.probability_scale, unreadable
     )

@@ -32,9 +32,6 @@ _CLASSIFIER_VERSION = 1
 _POOLING_SETTINGS = ("descriptor", "max_side", "sign_rule", "pyramid")
 _CLASSIFIER_SETTINGS = ("classifier", "regularisation", "folds", "seed")
 
-# Relative to the diagonal, which is one; identical images would make it singular.
-_RIDGE = 1e-5
-
 # How far the engine's pooled vector of an image, of length one, may be from the one on
 # record. Another CPU may send a few descriptors to other leaves.
 _SAME_POOLED = 0.02
@@ -191,9 +188,9 @@ class SplitRun:
         columns = np.searchsorted(self._columns, self._train)
         test = np.setdiff1d(np.arange(len(gram)), self._train)
         names, labels = experiment.dataset.labels, experiment.labels
-        rows, others = _in_span(gram[np.ix_(self._train, columns)], gram[np.ix_(test, columns)])
-        fitted = fit_classifier(rows, labels[self._train], len(names), settings)
-        scores = np.stack([fitted.classifier.scores(row) for row in others])
+        training = gram[np.ix_(self._train, columns)]
+        fitted = fit_classifier([training], labels[self._train], len(names), settings)
+        scores = gram[np.ix_(test, columns)] @ fitted.coefficients + fitted.bias
         found = evaluate_scores(scores, labels[test], names, fitted.probability_scale)
         return SplitResult(
             found.mean_class_accuracy,
@@ -203,17 +200,6 @@ class SplitRun:
             found.n_test,
             found.n_classes,
         )
-
-
-def _in_span(training: Float32Array, others: Float32Array) -> tuple[Float32Array, Float32Array]:
-    """Vectors with these inner products: of the training images, and of others with them."""
-    from scipy.linalg import solve_triangular  # noqa: PLC0415
-
-    gram = training.astype(np.float64)
-    gram[np.diag_indices_from(gram)] += _RIDGE
-    factor = np.linalg.cholesky(gram)
-    rows = solve_triangular(factor, others.T.astype(np.float64), lower=True).T
-    return factor.astype(np.float32), np.ascontiguousarray(rows, np.float32)
 
 
 def _agree(on_record: npt.NDArray[np.float16], pooled: Float32Array) -> bool:

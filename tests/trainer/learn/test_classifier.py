@@ -1,24 +1,24 @@
-"""The classifier in the span of the images against a solver in feature space."""
+"""The classifier of Gram matrices, and what it chooses on folds of data that are understood."""
 
 import logging
 import re
 
 import numpy as np
 import pytest
-from joblib.externals.loky import get_reusable_executor
 from sklearn.svm import LinearSVC
 
-from service.engine.arrays import Float32Array
+from service.engine.arrays import Float32Array, Float64Array
 from service.engine.config import ClassifierKind
 from service.engine.ranking import probabilities
-from trainer.learn import classifier
-from trainer.learn.classifier import (
-    ClassifierSettings,
-    Labels,
-    class_accuracies,
-    fit_classifier,
-    mean_class_accuracy,
-)
+from trainer import parallel
+from trainer.learn import block_search
+from trainer.learn.classifier import ClassifierSettings, FittedClassifier, fit_classifier
+from trainer.learn.grams import block_weights
+from trainer.metrics import Labels
+
+
+def _unit(points: Float32Array | Float64Array) -> Float32Array:
+    return np.asarray(points / np.linalg.norm(points, axis=1, keepdims=True), np.float32)
 
 
 def _clusters(n_labels: int, per_label: int, noise: float) -> tuple[Float32Array, Labels]:
@@ -26,37 +26,47 @@ def _clusters(n_labels: int, per_label: int, noise: float) -> tuple[Float32Array
     labels = np.repeat(np.arange(n_labels), per_label)
     centres = rng.normal(size=(n_labels, 60))
     points = centres[labels] + noise * rng.normal(size=(len(labels), 60))
-    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32), labels
+    return _unit(points), labels
 
 
 def _settings(kind: ClassifierKind = "svm", regularisation: float | None = 3) -> ClassifierSettings:
     return ClassifierSettings(kind, regularisation, folds=4, seed=0)
 
 
-def test_svm_in_the_span_scores_like_the_svm_in_feature_space() -> None:
+def _fit(
+    pooled: Float32Array, labels: Labels, n_labels: int, settings: ClassifierSettings
+) -> FittedClassifier:
+    return fit_classifier([pooled @ pooled.T], labels, n_labels, settings)
+
+
+def _scores(fitted: FittedClassifier, training: Float32Array, pooled: Float32Array) -> Float32Array:
+    """Scores of pooled vectors by the weights of the one block."""
+    return pooled @ block_weights([training], fitted.coefficients, 1.0) + fitted.bias
+
+
+def test_svm_of_a_gram_matrix_scores_like_the_svm_in_feature_space() -> None:
     pooled, labels = _clusters(4, 10, 0.5)
-    fitted = fit_classifier(pooled, labels, 4, _settings())
+    fitted = _fit(pooled, labels, 4, _settings())
     direct = LinearSVC(C=3, dual=True, tol=1e-6, max_iter=100_000, random_state=0)
     direct.fit(pooled, labels)
-    found = np.stack([fitted.classifier.scores(row) for row in pooled])
-    # The trainer's solver stops at a tolerance of 1e-2 on the dual's gradient.
-    np.testing.assert_allclose(found, direct.decision_function(pooled), atol=0.03)
+    found = _scores(fitted, pooled, pooled)
+    np.testing.assert_allclose(found, direct.decision_function(pooled), atol=0.02)
 
 
 @pytest.mark.parametrize("kind", ["svm", "logistic"])
 @pytest.mark.parametrize("n_labels", [2, 3, 7])
 def test_separable_clusters_are_told_apart(kind: ClassifierKind, n_labels: int) -> None:
     pooled, labels = _clusters(n_labels, 8, 0.3)
-    fitted = fit_classifier(pooled, labels, n_labels, _settings(kind, None))
-    scores = np.stack([fitted.classifier.scores(row) for row in pooled])
+    fitted = _fit(pooled, labels, n_labels, _settings(kind, None))
+    scores = _scores(fitted, pooled, pooled)
     assert scores.shape == (len(labels), n_labels)
     assert (scores.argmax(axis=1) == labels).all()
 
 
 def test_probability_scale_makes_held_out_probabilities_honest() -> None:
     pooled, labels = _clusters(5, 60, 2.2)
-    fitted = fit_classifier(pooled[::2], labels[::2], 5, _settings())
-    scores = np.stack([fitted.classifier.scores(row) for row in pooled[1::2]])
+    fitted = _fit(pooled[::2], labels[::2], 5, _settings())
+    scores = _scores(fitted, pooled[::2], pooled[1::2])
     chances = probabilities(scores, fitted.probability_scale)
     confidence = chances.max(axis=1).mean()
     accuracy = (scores.argmax(axis=1) == labels[1::2]).mean()
@@ -64,94 +74,154 @@ def test_probability_scale_makes_held_out_probabilities_honest() -> None:
     assert abs(confidence - accuracy) < 0.1
 
 
-def test_equal_fits_are_equal_bit_for_bit() -> None:
-    # Solvers side by side in threads drew from one generator: scales from 6.788 to 6.798.
-    pooled, labels = _clusters(8, 30, 1.5)
-    first, *others = (
-        fit_classifier(pooled, labels, 8, _settings(regularisation=None)) for _ in range(4)
-    )
-    assert {other.probability_scale for other in others} == {first.probability_scale}
-    assert {other.fold_log_loss for other in others} == {first.fold_log_loss}
-
-
-def test_folds_in_processes_give_what_they_give_one_after_the_other(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("kind", ["svm", "logistic"])
+def test_fits_are_equal_bit_for_bit_on_any_number_of_cores(
+    kind: ClassifierKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pooled, labels = _clusters(5, 12, 1.5)
-    here = fit_classifier(pooled, labels, 5, _settings(regularisation=None))
-    monkeypatch.setattr(classifier, "_WORTH_PROCESSES", 0)
-    monkeypatch.setattr(classifier, "n_threads", lambda: 2)
-    elsewhere = fit_classifier(pooled, labels, 5, _settings(regularisation=None))
-    get_reusable_executor().shutdown(wait=True)
-    assert elsewhere.probability_scale == here.probability_scale
-    assert elsewhere.fold_log_loss == here.fold_log_loss
+    fits = []
+    for cores in (1, 2, 3):
+        monkeypatch.setattr(parallel, "n_threads", lambda cores=cores: cores)
+        fits.append(_fit(pooled, labels, 5, _settings(kind, None)))
+    assert len({fitted.probability_scale for fitted in fits}) == 1
+    assert len({fitted.fold_log_loss for fitted in fits}) == 1
+    assert len({fitted.coefficients.tobytes() for fitted in fits}) == 1
 
 
-def _faint_clusters(contrast: float, noise: float, base: float) -> tuple[Float32Array, Labels]:
-    """Three clusters around one place far from zero, or around zero if `base` is."""
+def _noisy_clusters() -> tuple[Float32Array, Labels]:
+    """Three clusters with much noise in many dimensions, where a small C is best."""
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(3), 20)
-    deviations = rng.normal(size=(3, 60))[labels] + noise * rng.normal(size=(60, 60))
-    points = base + contrast * deviations
-    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32), labels
+    points = rng.normal(size=(3, 60))[labels] + 4 * rng.normal(size=(60, 60))
+    return _unit(points), labels
+
+
+def _crowded_clusters() -> tuple[Float32Array, Labels]:
+    """Ten clusters with little noise in four dimensions, where a large C is best."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(10), 10)
+    points = rng.normal(size=(10, 4))[labels] + 0.3 * rng.normal(size=(100, 4))
+    return _unit(points), labels
 
 
 @pytest.mark.parametrize(
-    ("points", "expected"),
+    ("points", "sign"),
     [
-        pytest.param(_faint_clusters(1, 4, 0), 0.3, id="below the first candidates"),
-        pytest.param(_faint_clusters(0.017, 2, 5), 100, id="above the first candidates"),
+        pytest.param(_noisy_clusters(), -1, id="below the default"),
+        pytest.param(_crowded_clusters(), 1, id="above the default"),
     ],
 )
 def test_regularisation_is_searched_for_until_the_best_lies_inside(
-    points: tuple[Float32Array, Labels], expected: float, caplog: pytest.LogCaptureFixture
+    points: tuple[Float32Array, Labels], sign: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    fitted = fit_classifier(*points, 3, _settings(regularisation=None))
+    fitted = _fit(*points, int(points[1].max()) + 1, _settings(regularisation=None))
     figures = re.findall(r"regularisation (\S+): accuracy on folds (\S+)", caplog.text)
     accuracies = {float(candidate): float(accuracy) for candidate, accuracy in figures}
-    assert fitted.regularisation == expected
-    assert min(accuracies) < fitted.regularisation < max(accuracies)
-    assert max(accuracies.values()) == accuracies[fitted.regularisation]
+    best = max(accuracies, key=lambda candidate: accuracies[candidate])
+    assert min(accuracies) < best < max(accuracies)
+    assert 0 < sign * np.log(fitted.regularisation / 3) <= sign * np.log(best / 3)
 
 
 def test_best_regularisation_at_the_end_of_all_candidates_is_named_in_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(classifier, "_CANDIDATES", (1.0, 3.0, 10.0))
-    fitted = fit_classifier(*_faint_clusters(1, 4, 0), 3, _settings(regularisation=None))
-    assert fitted.regularisation == 1
+    monkeypatch.setitem(block_search.CANDIDATES, "svm", (1.0, 3.0, 10.0))
+    _fit(*_noisy_clusters(), 3, _settings(regularisation=None))
     assert "regularisation 1 is the last candidate" in caplog.text
 
 
 def test_single_image_of_a_class_is_never_held_out() -> None:
     pooled, labels = _clusters(3, 5, 0.3)
     kept = np.flatnonzero((labels != 2) | (np.arange(15) == 14))
-    fitted = fit_classifier(pooled[kept], labels[kept], 3, _settings())
-    assert fitted.classifier.scores(pooled[14]).argmax() == 2
+    fitted = _fit(pooled[kept], labels[kept], 3, _settings())
+    assert _scores(fitted, pooled[kept], pooled[14]).argmax() == 2
 
 
 def test_one_image_a_class_trains_without_folds() -> None:
     pooled, labels = _clusters(3, 1, 0.3)
-    fitted = fit_classifier(pooled, labels, 3, _settings(regularisation=None))
+    fitted = _fit(pooled, labels, 3, _settings(regularisation=None))
     assert fitted.fold_accuracy is None
-    assert [int(fitted.classifier.scores(row).argmax()) for row in pooled] == [0, 1, 2]
+    assert fitted.fold_calibration_error is None
+    assert _scores(fitted, pooled, pooled).argmax(axis=1).tolist() == [0, 1, 2]
 
 
-def test_identical_images_are_safe() -> None:
+@pytest.mark.parametrize("kind", ["svm", "logistic"])
+def test_identical_images_are_safe(kind: ClassifierKind) -> None:
     pooled, labels = _clusters(2, 6, 0.3)
     pooled[:] = pooled[:1]
-    fitted = fit_classifier(pooled, labels, 2, _settings())
-    # One scale of a label would not be finite if one of its weights were not.
-    assert np.isfinite(fitted.classifier.scales).all()
+    fitted = _fit(pooled, labels, 2, _settings(kind))
+    assert np.isfinite(fitted.coefficients).all()
+    assert np.isfinite(fitted.bias).all()
 
 
-def test_mean_class_accuracy_weighs_classes_not_images() -> None:
-    labels = np.array([0, 0, 0, 0, 1])
-    assert mean_class_accuracy(np.array([0, 0, 0, 0, 0]), labels) == 0.5
+def _blocks(noise: tuple[float, ...]) -> tuple[list[Float32Array], Labels]:
+    """Blocks that tell 200 images of five labels apart by themselves, so far as noise allows."""
+    rng = np.random.default_rng(1)
+    labels = np.arange(200) % 5
+    blocks = [
+        _unit(rng.normal(size=(5, 60))[labels] + each * rng.normal(size=(200, 60)))
+        for each in noise
+    ]
+    return blocks, labels
 
 
-def test_mean_class_accuracy_counts_classes_alike_and_only_those_with_images() -> None:
-    labels, predicted = np.array([0, 0, 0, 2]), np.array([0, 0, 1, 2])
-    np.testing.assert_allclose(class_accuracies(predicted, labels), [2 / 3, 1])
-    assert mean_class_accuracy(predicted, labels) == pytest.approx(5 / 6)
+def _fit_blocks(
+    blocks: list[Float32Array], labels: Labels, settings: ClassifierSettings
+) -> FittedClassifier:
+    return fit_classifier([block @ block.T for block in blocks], labels, 5, settings)
+
+
+def _weighted(*weights: float, fixed: bool = False) -> ClassifierSettings:
+    return ClassifierSettings("svm", 3, 4, 0, weights, fixed)
+
+
+def test_block_that_tells_more_than_the_first_gets_a_larger_weight() -> None:
+    blocks, labels = _blocks((8.0, 3.0))
+    alone = _fit_blocks(blocks[:1], labels, _weighted(1))
+    fitted = _fit_blocks(blocks, labels, _weighted(1, 0.2))
+    assert fitted.block_weights[0] == 1
+    assert fitted.block_weights[1] > 0.4
+    assert alone.fold_accuracy is not None
+    assert fitted.fold_accuracy is not None
+    assert fitted.fold_accuracy > alone.fold_accuracy + 0.1
+
+
+def test_block_that_tells_nothing_is_dropped() -> None:
+    blocks, labels = _blocks((3.0, 1e6))
+    assert _fit_blocks(blocks, labels, _weighted(1, 1)).block_weights == (1, 0)
+
+
+def test_weights_stay_where_no_other_wins_by_more_than_noise() -> None:
+    # Both tell as much: near 1 one weight is as good as another, but without the block it is worse.
+    blocks, labels = _blocks((4.5, 4.5))
+    assert _fit_blocks(blocks, labels, _weighted(1, 0.8)).block_weights == (1, 0.8)
+
+
+def test_fixed_weights_are_not_searched_for(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    blocks, labels = _blocks((3.0, 1e6))
+    fitted = _fit_blocks(blocks, labels, _weighted(1, 0.7, fixed=True))
+    assert fitted.block_weights == (1, 0.7)
+    assert len(re.findall("accuracy on folds", caplog.text)) == 1
+
+
+def test_blocks_with_fixed_weights_score_like_one_block_of_them_all() -> None:
+    blocks, labels = _blocks((3.0, 4.0, 5.0))
+    weights = (1.0, 0.5, 0.0)
+    fitted = _fit_blocks(blocks, labels, _weighted(*weights, fixed=True))
+    pooled = np.hstack([w * block for w, block in zip(weights, blocks, strict=True)])
+    whole = _fit(_unit(pooled), labels, 5, _settings())
+    parts = [
+        weight * block @ block_weights([block], fitted.coefficients, weight)
+        for weight, block in zip(weights, blocks, strict=True)
+    ]
+    expected = _scores(whole, _unit(pooled), _unit(pooled))
+    np.testing.assert_allclose(sum(parts) + fitted.bias, expected, atol=1e-3)
+    assert fitted.fold_accuracy == whole.fold_accuracy
+
+
+def test_wrong_number_of_weights_is_rejected() -> None:
+    blocks, labels = _blocks((3.0, 4.0))
+    with pytest.raises(ValueError, match="3 weights for 2 blocks"):
+        _fit_blocks(blocks, labels, _weighted(1, 1, 1))

@@ -1,0 +1,94 @@
+"""The solver on a Gram matrix against liblinear's in feature space."""
+
+import logging
+
+import numpy as np
+import pytest
+from sklearn.svm import LinearSVC
+
+from service.engine.arrays import Float64Array
+from trainer.learn import squared_hinge
+from trainer.learn.squared_hinge import solve_squared_hinge
+from trainer.metrics import Labels
+
+
+def _images(n_labels: int, n_features: int) -> tuple[Float64Array, Labels]:
+    rng = np.random.default_rng(n_labels)
+    labels = np.arange(60) % n_labels
+    points = 0.5 * rng.normal(size=(n_labels, n_features))[labels]
+    points += rng.normal(size=(60, n_features))
+    return points / np.linalg.norm(points, axis=1, keepdims=True), labels
+
+
+def _liblinear(points: Float64Array, labels: Labels, regularisation: float) -> Float64Array:
+    model = LinearSVC(C=regularisation, dual=False, tol=1e-9, max_iter=20_000)
+    scores: Float64Array = model.fit(points, labels).decision_function(points)
+    return np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
+
+
+# More features than images, as pooled vectors have, and fewer, where the Gram matrix is singular.
+@pytest.mark.parametrize("n_features", [200, 20])
+@pytest.mark.parametrize("n_labels", [2, 10])
+@pytest.mark.parametrize("regularisation", [1e-3, 1.0, 30.0, 1000.0])
+def test_optimum_is_that_of_liblinear(
+    n_features: int, n_labels: int, regularisation: float
+) -> None:
+    points, labels = _images(n_labels, n_features)
+    kernel = points @ points.T
+    found = solve_squared_hinge(kernel, labels, n_labels, regularisation, 1e-6)
+    expected = _liblinear(points, labels, regularisation)
+    np.testing.assert_allclose(found.scores(kernel), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("regularisation", [1e-3, 1.0, 30.0])
+def test_optimum_is_that_of_liblinear_where_equal_images_have_different_labels(
+    regularisation: float,
+) -> None:
+    points, labels = _images(4, 30)
+    points[1::2] = points[::2]
+    kernel = points @ points.T
+    found = solve_squared_hinge(kernel, labels, 4, regularisation, 1e-7)
+    expected = _liblinear(points, labels, regularisation)
+    np.testing.assert_allclose(found.scores(kernel), expected, atol=2e-5)
+
+
+def test_scores_are_as_exact_as_asked_for() -> None:
+    points, labels = _images(5, 200)
+    kernel = points @ points.T
+    expected = _liblinear(points, labels, 10.0)
+    for tolerance in (1e-1, 1e-2, 1e-3):
+        found = solve_squared_hinge(kernel, labels, 5, 10.0, tolerance).scores(kernel)
+        assert np.abs(found - expected).max() < 3 * tolerance
+
+
+def test_images_inside_their_margin_have_no_coefficient() -> None:
+    points, labels = _images(3, 20)
+    kernel = points @ points.T
+    found = solve_squared_hinge(kernel, labels, 3, 1.0, 1e-7)
+    signs = np.where(labels[:, np.newaxis] == np.arange(3), 1, -1)
+    inside = signs * found.scores(kernel) > 1 + 1e-5
+    assert inside.sum() > 20
+    assert np.abs(found.coefficients[inside]).max() < 1e-5
+    assert (signs * found.coefficients > -1e-5).all()
+
+
+def test_label_without_images_has_low_scores_everywhere() -> None:
+    points, labels = _images(3, 20)
+    scores = solve_squared_hinge(points @ points.T, labels, 4, 1.0).scores(points @ points.T)
+    assert (scores[:, 3] < scores[:, :3].max(axis=1)).all()
+
+
+def test_labels_that_are_not_solved_in_time_are_counted_in_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(squared_hinge, "_MOST_STEPS", 2)
+    points, labels = _images(3, 20)
+    with caplog.at_level(logging.WARNING):
+        found = solve_squared_hinge(points @ points.T, labels, 3, 100.0, 1e-6)
+    assert "3 labels are not solved after 2 steps" in caplog.text
+    assert np.isfinite(found.coefficients).all()
+
+
+def test_matrix_that_is_no_gram_matrix_is_rejected() -> None:
+    with pytest.raises(ValueError, match="negative eigenvalues"):
+        solve_squared_hinge(-4 * np.eye(3), np.arange(3), 3, 1.0)

@@ -1,0 +1,52 @@
+"""Figures of classifiers, by hand."""
+
+import numpy as np
+import pytest
+
+from trainer.metrics import calibration_error, class_accuracies, log_loss, mean_class_accuracy
+
+
+def test_mean_class_accuracy_weighs_classes_not_images() -> None:
+    labels = np.array([0, 0, 0, 0, 1])
+    assert mean_class_accuracy(np.array([0, 0, 0, 0, 0]), labels) == 0.5
+
+
+def test_mean_class_accuracy_counts_classes_alike_and_only_those_with_images() -> None:
+    labels, predicted = np.array([0, 0, 0, 2]), np.array([0, 0, 1, 2])
+    np.testing.assert_allclose(class_accuracies(predicted, labels), [2 / 3, 1])
+    assert mean_class_accuracy(predicted, labels) == pytest.approx(5 / 6)
+
+
+def _scores_with(top: float, count: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Scores of two labels, of which the first has the probability `top`."""
+    return np.tile([np.log(top / (1 - top)), 0.0], (count, 1))
+
+
+def test_log_loss_is_that_of_the_right_label() -> None:
+    scores = _scores_with(0.8, 2)
+    expected = -(np.log(0.8) + np.log(0.2)) / 2
+    assert log_loss(scores, np.array([0, 1]), 1.0) == pytest.approx(expected)
+
+
+def test_calibration_error_is_zero_where_the_share_of_right_labels_is_the_probability() -> None:
+    scores = np.concatenate([_scores_with(0.75, 4), _scores_with(0.6, 5)])
+    labels = np.array([0, 0, 0, 1, 0, 0, 0, 1, 1])
+    assert calibration_error(scores, labels, 1.0) == pytest.approx(0, abs=1e-12)
+
+
+def test_calibration_error_weighs_bins_by_their_images() -> None:
+    # .9 where all of three are right, .6 where one of two is: (3 · .1 + 2 · .1) / 5.
+    scores = np.concatenate([_scores_with(0.9, 3), _scores_with(0.6, 2)])
+    assert calibration_error(scores, np.array([0, 0, 0, 0, 1]), 1.0) == pytest.approx(0.1)
+
+
+def test_errors_of_one_bin_cancel_out_and_those_of_two_do_not() -> None:
+    one = np.concatenate([_scores_with(0.61, 1), _scores_with(0.65, 1)])
+    assert calibration_error(one, np.array([0, 1]), 1.0) == pytest.approx((0.61 + 0.65 - 1) / 2)
+    two = np.concatenate([_scores_with(0.61, 1), _scores_with(0.71, 1)])
+    assert calibration_error(two, np.array([0, 1]), 1.0) == pytest.approx((0.39 + 0.71) / 2)
+
+
+def test_certain_labels_are_in_the_last_bin() -> None:
+    scores = np.array([[1000.0, 0.0], [1000.0, 0.0]])
+    assert calibration_error(scores, np.array([0, 1]), 1.0) == pytest.approx(0.5)

@@ -1,0 +1,114 @@
+"""The search for the weights between blocks and for the regularisation, on folds.
+
+One value after the other is changed, and the folds' mean per-class accuracy judges. Noise must
+not decide: of values that differ by no more than the standard error of their difference over the
+same images, the one nearest to the start is taken, and a block is left out if it wins no more.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from service.engine.config import ClassifierKind
+from trainer.learn.held_out import Choice, Folds, HeldOut
+
+__all__ = ["CANDIDATES", "DEFAULT_REGULARISATION", "Search"]
+
+logger = logging.getLogger(__name__)
+
+# C of the solver. Blocks have unit norm together, so one range suits most data sets.
+DEFAULT_REGULARISATION: dict[ClassifierKind, float] = {"svm": 3.0, "logistic": 300.0}
+CANDIDATES: dict[ClassifierKind, tuple[float, ...]] = {
+    "svm": tuple(float(f"{digit}e{power}") for power in range(-3, 3) for digit in (1, 3)),
+    "logistic": tuple(float(f"{digit}e{power}") for power in range(-3, 6) for digit in (1, 3)),
+}
+
+# A block's weights, relative to where its search starts.
+_FACTORS = tuple(1.5**power for power in range(-6, 7))
+_PASSES = 3
+
+
+@dataclass
+class Search:
+    """Choices tried on folds, each once."""
+
+    folds: Folds
+    tried: dict[Choice, HeldOut] = field(default_factory=dict)
+
+    def try_all(self, choices: Sequence[Choice]) -> None:
+        """Measure the choices that were not tried yet."""
+        new = [choice for choice in dict.fromkeys(choices) if choice not in self.tried]
+        for choice, held_out in zip(new, self.folds.held_out(new), strict=True):
+            self.tried[choice] = held_out
+            logger.info("%s: accuracy on folds %.4f", _text(choice), held_out.accuracy)
+
+    def choose_weights(self, start: Choice) -> Choice:
+        """Weights of all blocks but the first, in a few passes, until none changes any more."""
+        best = start
+        for _ in range(_PASSES):
+            before = best
+            for block in range(1, len(start.weights)):
+                best = self._choose_weight(best, block, start.weights[block])
+            if best == before:
+                break
+        return best
+
+    def choose_regularisation(self, start: Choice) -> Choice:
+        """The regularisation with these weights."""
+        candidates = CANDIDATES[self.folds.kind]
+        best, chosen = self._climb(
+            candidates,
+            start.regularisation,
+            lambda candidate: replace(start, regularisation=candidate),
+        )
+        if best in {candidates[0], candidates[-1]}:
+            logger.warning(
+                "regularisation %g is the last candidate, a better one may lie beyond", best
+            )
+        return chosen
+
+    def _choose_weight(self, choice: Choice, block: int, start: float) -> Choice:
+        """Zero unless the block wins something, because without it an image costs less."""
+
+        def weighted(weight: float) -> Choice:
+            weights = choice.weights
+            return replace(choice, weights=(*weights[:block], weight, *weights[block + 1 :]))
+
+        if start == 0:
+            return choice
+        without = weighted(0.0)
+        self.try_all([without, weighted(start)])
+        _, chosen = self._climb([start * factor for factor in _FACTORS], start, weighted)
+        return chosen if self.tried[without].is_beaten_by(self.tried[chosen]) else without
+
+    def _climb(
+        self, ladder: Sequence[float], start: float, choice_of: Callable[[float], Choice]
+    ) -> tuple[float, Choice]:
+        """The best value tried, and the choice nearest to the start that it does not beat.
+
+        The values beside the start are tried, and then the next one beyond as long as the best
+        is the smallest or the largest of those tried. Ties go to the value nearest to the start.
+        """
+        reach = {ladder.index(start)}
+        best, nearest = start, [start]
+        while _around(ladder.index(best), ladder) - reach:
+            reach |= _around(ladder.index(best), ladder)
+            values = [ladder[place] for place in reach]
+            nearest = sorted(values, key=lambda value: abs(math.log(value / start)))
+            self.try_all([choice_of(value) for value in nearest])
+            best = max(nearest, key=lambda value: self.tried[choice_of(value)].accuracy)
+        winner = self.tried[choice_of(best)]
+        choices = map(choice_of, nearest)
+        return best, next(c for c in choices if not self.tried[c].is_beaten_by(winner))
+
+
+def _around(place: int, ladder: Sequence[float]) -> set[int]:
+    return set(range(max(place - 1, 0), min(place + 2, len(ladder))))
+
+
+def _text(choice: Choice) -> str:
+    if len(choice.weights) == 1:
+        return f"regularisation {choice.regularisation:g}"
+    weights = ", ".join(f"{weight:.3g}" for weight in choice.weights)
+    return f"weights {weights}, regularisation {choice.regularisation:g}"

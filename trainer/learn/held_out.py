@@ -1,0 +1,124 @@
+"""Folds of the training images: what classifiers score for images that they did not see.
+
+Weights between blocks, regularisation and the scale of probabilities are chosen by these.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from service.engine.arrays import Float32Array, Float64Array
+from service.engine.config import ClassifierKind
+from trainer.learn.grams import DualClassifier, weighted_kernel
+from trainer.learn.logistic import solve_logistic
+from trainer.learn.squared_hinge import solve_squared_hinge
+from trainer.metrics import Labels, calibration_error, class_accuracies, log_loss
+from trainer.parallel import map_ordered
+
+__all__ = ["Choice", "Folds", "HeldOut", "TrainingImages", "stratified_folds"]
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class TrainingImages:
+    """The Gram matrix (n, n) of every block, labels (n,) and how many labels there are."""
+
+    grams: tuple[Float32Array, ...]
+    labels: Labels
+    n_labels: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is chosen on folds: a weight for each block, and C of the classifier."""
+
+    weights: tuple[float, ...]
+    regularisation: float
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Scores (n, n_labels) of images by classifiers that did not see them, true labels (n,)."""
+
+    scores: Float64Array
+    labels: Labels
+
+    @cached_property
+    def accuracy(self) -> float:
+        """The mean of all classes' accuracies, nothing for those without images here."""
+        accuracies = class_accuracies(self.scores.argmax(axis=1), self.labels)
+        return float(accuracies.sum() / self.scores.shape[1])
+
+    def log_loss(self, scale: float) -> float:
+        """See `trainer.metrics`."""
+        return log_loss(self.scores, self.labels, scale)
+
+    def calibration_error(self, scale: float) -> float:
+        """See `trainer.metrics`."""
+        return calibration_error(self.scores, self.labels, scale)
+
+    def is_beaten_by(self, other: "HeldOut") -> bool:
+        """Whether the other is better by more than the standard error of the difference.
+
+        Both are of the same images. Only those count of which one is right and the other is
+        not; if both were equally good, the sum of their signs would have this standard error.
+        """
+        signs = other._right.astype(np.float64) - self._right  # noqa: SLF001
+        shares = signs / np.bincount(self.labels)[self.labels]
+        return bool(shares.sum() > np.sqrt((shares**2).sum()))
+
+    @property
+    def _right(self) -> Mask:
+        return np.asarray(self.scores.argmax(axis=1) == self.labels)
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Training images, and masks (n,) of those that one classifier after the other does not see."""
+
+    images: TrainingImages
+    masks: tuple[Mask, ...]
+    kind: ClassifierKind
+
+    def held_out(self, choices: Sequence[Choice]) -> Iterator[HeldOut]:
+        """For each choice the scores of all folds, each by a classifier of the others.
+
+        Images come in the same order for all choices.
+        """
+        fits = [(choice, mask) for choice in choices for mask in self.masks]
+        scores = map_ordered(self._score, fits, "folds")
+        labels = np.concatenate([self.images.labels[mask] for mask in self.masks])
+        for _ in choices:
+            yield HeldOut(np.concatenate([next(scores) for _ in self.masks]), labels)
+
+    def solve(self, choice: Choice, kept: Mask | None = None) -> DualClassifier:
+        """The classifier of all images, or of those kept, that a choice gives."""
+        kept = np.ones(len(self.images.labels), np.bool_) if kept is None else kept
+        labels, n_labels = self.images.labels[kept], self.images.n_labels
+        kernel = self._kernel(choice, kept, kept)
+        if self.kind == "svm":
+            return solve_squared_hinge(kernel, labels, n_labels, choice.regularisation)
+        return solve_logistic(kernel, labels, n_labels, choice.regularisation)
+
+    def _score(self, fit: tuple[Choice, Mask]) -> Float64Array:
+        choice, held = fit
+        return self.solve(choice, ~held).scores(self._kernel(choice, held, ~held))
+
+    def _kernel(self, choice: Choice, rows: Mask, columns: Mask) -> Float32Array:
+        part = np.ix_(np.flatnonzero(rows), np.flatnonzero(columns))
+        return weighted_kernel(self.images.grams, choice.weights, part)
+
+
+def stratified_folds(labels: Labels, count: int, seed: int) -> tuple[Mask, ...]:
+    """Held-out masks, each class spread evenly; the only image of a class is never held out."""
+    rng = np.random.default_rng([seed, 1])
+    fold_of = np.full(len(labels), -1)
+    for label in np.unique(labels):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        if len(members) > 1:
+            fold_of[members] = np.arange(len(members)) % count
+    return tuple(fold_of == fold for fold in range(count) if (fold_of == fold).any())
