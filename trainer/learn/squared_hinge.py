@@ -109,7 +109,7 @@ def _descend(
     descent = _start(signs, inverse, loss_ridge)
     found = np.empty_like(signs)
     for _ in range(_MOST_STEPS):
-        step = _majorisation_step(descent, inverse, loss_ridge)
+        step = _majorisation_step(descent, inverse, loss_ridge, diagonal)
         found[descent.ids] = descent.coefficients + step.coefficients
         norm = _row_sums(descent.coefficients * descent.scores)  # |w|² + b²
         left = (step.gain > tolerance**2 * ridge * norm)[:, 0]
@@ -138,14 +138,20 @@ def _start(signs: Float64Array, inverse: Float64Array, ridge: float) -> _Descent
     )
 
 
-def _majorisation_step(descent: _Descent, inverse: Float64Array, ridge: float) -> _Step:
+def _majorisation_step(
+    descent: _Descent, inverse: Float64Array, ridge: float, diagonal: float
+) -> _Step:
     """The way to the least squares of the targets, and what a short step on it gains."""
     outside = descent.signs * descent.scores < 1
     targets = np.where(outside, descent.signs, descent.scores)
     aim = targets @ inverse
     scores = targets - ridge * aim - descent.scores
     gradient = descent.coefficients - (targets - descent.scores) / ridge
-    return _Step(aim - descent.coefficients, scores, gradient, -_row_sums(gradient * scores))
+    coefficients = aim - descent.coefficients
+    # That is −gradient · scores. There terms cancel out, and a label that is far from its optimum
+    # was taken for solved.
+    gain = _row_sums(scores**2) / ridge + _curvature(coefficients, scores, diagonal)
+    return _Step(coefficients, scores, gradient, gain)
 
 
 def _turn(descent: _Descent, step: _Step) -> None:
@@ -161,9 +167,7 @@ def _turn(descent: _Descent, step: _Step) -> None:
 def _move(descent: _Descent, ridge: float, diagonal: float) -> None:
     """Go to where the objective is least along the way, by Newton's method."""
     slope = _row_sums(descent.coefficients * descent.scores_way)
-    # The diagonal alone makes so much of it; rounding may hide that where images are alike.
-    least = diagonal * _row_sums(descent.way**2)
-    curvature = np.maximum(_row_sums(descent.way * descent.scores_way), least)
+    curvature = _curvature(descent.way, descent.scores_way, diagonal)
     violations = 1 - descent.signs * descent.scores
     speeds = descent.signs * descent.scores_way
     length = np.zeros_like(slope)
@@ -174,6 +178,12 @@ def _move(descent: _Descent, ridge: float, diagonal: float) -> None:
         length -= first / second
     descent.coefficients = descent.coefficients + length * descent.way
     descent.scores = descent.scores + length * descent.scores_way
+
+
+def _curvature(coefficients: Float64Array, scores: Float64Array, diagonal: float) -> Float64Array:
+    """βᵀHβ of a way; the diagonal alone makes a part of it that rounding may hide."""
+    least = diagonal * _row_sums(coefficients**2)
+    return np.maximum(_row_sums(coefficients * scores), least)
 
 
 def _row_sums(values: Float64Array) -> Float64Array:
