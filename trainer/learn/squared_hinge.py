@@ -3,6 +3,8 @@
 The objective is that of scikit-learn's `LinearSVC`: ½|w|² + ½b² + C Σ max(0, 1 − y f)², with
 the bias b as the weight of a constant feature. liblinear takes one label after the other and one
 image after the other; here all labels descend together, and a step is one product of matrices.
+For 3030 images and 101 labels of Caltech 101, C = 3, that took 3.3 s of one core beside 15.4 s of
+`LinearSVC` (tolerance 10⁻²) in the span of the images, 4.7 times as long.
 
 Let H be the Gram matrix plus one (the constant feature), λ = 1 / 2C, and f = Hβ the scores of
 one label. Scores on the right side of the margin are their own targets, t = y max(1, y f). The
