@@ -19,8 +19,8 @@ def draw_accuracy(report: AccuracyReport, path: Path) -> None:
     figure_module = optional("matplotlib.figure", "matplotlib")
     figure = figure_module.Figure(figsize=(8, 5), layout="constrained")
     axis = figure.subplots()
-    rows = sorted(report.rows, key=lambda row: (row.cell.column, row.cell.atoms))
-    columns = [list(group) for _, group in groupby(rows, key=lambda row: row.cell.column)]
+    rows = sorted(report.rows, key=lambda row: (_line(row), row.cell.atoms))
+    columns = [list(group) for _, group in groupby(rows, key=_line)]
     for place, column in enumerate(columns):
         _draw_column(axis, column, _COLOURS[place % len(_COLOURS)])
     atoms = sorted({row.cell.atoms for row in rows})
@@ -35,11 +35,15 @@ def draw_accuracy(report: AccuracyReport, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def _line(row: Row) -> str:
+    """The name of the line that a row is a point of."""
+    return f"{row.cell.column}, {row.cell.dictionary} dictionary"
+
+
 def _draw_column(axis: Any, rows: Sequence[Row], colour: str) -> None:
-    name = rows[0].cell.column
     for label, style, found in (
-        (name, "o-", [(row.cell.atoms, row.ours) for row in rows]),
-        (f"{name}, paper", "s--", [(row.cell.atoms, row.paper) for row in rows]),
+        (_line(rows[0]), "o-", [(row.cell.atoms, row.ours) for row in rows]),
+        (f"{rows[0].cell.column}, paper", "s--", [(row.cell.atoms, row.paper) for row in rows]),
     ):
         known = [(atoms, accuracy) for atoms, accuracy in found if accuracy]
         if known:

@@ -4,10 +4,10 @@ A cell is one way from an image to a pooled vector; every cell is measured on ev
 the same classifier.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from service.engine.config import Descriptor
 from trainer.errors import ConfigError
@@ -32,6 +32,7 @@ _DESCRIPTORS: dict[Descriptor, str] = {
     "lazebnik-sift": "Lazebnik's SIFT",
 }
 _CODINGS: dict[Coding, str] = {"tree": "tree", "omp": "OMP"}
+_ORIGINS: tuple[Origin, ...] = get_args(Origin)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Selection:
     nonzeros: str | None = None
     coder: str | None = None
     descriptor: str | None = None
-    dictionary: Origin | None = None
+    dictionary: str | None = None
 
 
 def chosen_cells(selection: Selection) -> tuple[Cell, ...]:
@@ -86,18 +87,19 @@ def chosen_cells(selection: Selection) -> tuple[Cell, ...]:
 
     Where nothing but the dictionary is chosen, the default cells with that dictionary.
     """
-    chosen = (selection.coder, selection.descriptor, selection.nonzeros, selection.atoms)
-    if not any(chosen):
-        return tuple(
-            replace(cell, dictionary=selection.dictionary or cell.dictionary)
-            for cell in DEFAULT_CELLS
-        )
-    codings = _choices("coder", selection.coder or "tree", _CODINGS)
-    descriptors = _choices("descriptor", selection.descriptor or "fast-sift", _DESCRIPTORS)
-    nonzeros = whole_numbers("nonzeros", selection.nonzeros or "5")
-    atoms = whole_numbers("atoms", selection.atoms or "1024")
-    combinations = product(codings, descriptors, nonzeros, atoms)
-    return tuple(Cell(*values, selection.dictionary or "own") for values in combinations)
+    origins = _choices("dictionary", selection.dictionary or "own", _ORIGINS)
+    if selection == Selection(dictionary=selection.dictionary):
+        if selection.dictionary is None:
+            return DEFAULT_CELLS
+        return tuple(replace(cell, dictionary=o) for cell in DEFAULT_CELLS for o in origins)
+    combinations = product(
+        _choices("coder", selection.coder or "tree", _CODINGS),
+        _choices("descriptor", selection.descriptor or "fast-sift", _DESCRIPTORS),
+        whole_numbers("nonzeros", selection.nonzeros or "5"),
+        whole_numbers("atoms", selection.atoms or "1024"),
+        origins,
+    )
+    return tuple(Cell(*values) for values in combinations)
 
 
 def whole_numbers(name: str, text: str) -> tuple[int, ...]:
@@ -113,7 +115,7 @@ def whole_numbers(name: str, text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
-def _choices(name: str, text: str, known: Mapping[Choice, str]) -> tuple[Choice, ...]:
+def _choices(name: str, text: str, known: Collection[Choice]) -> tuple[Choice, ...]:
     """The names of a comma-separated list, each one of those that are known."""
     by_text = {str(choice): choice for choice in known}
     parts = [part.strip() for part in text.split(",")]

@@ -4,9 +4,9 @@ import argparse
 import json
 import logging
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from trainer.bench.plot import draw_speed
 from trainer.bench.report import markdown_section, speed_text
@@ -20,7 +20,7 @@ from trainer.reproduce.accuracy_plot import draw_accuracy
 from trainer.reproduce.accuracy_report import accuracy_json, accuracy_section, accuracy_text
 from trainer.reproduce.benchmarks import CALTECH101, SCENES15, Benchmark
 from trainer.reproduce.cache import Cache, default_folder
-from trainer.reproduce.cells import Origin, Selection, chosen_cells, whole_numbers
+from trainer.reproduce.cells import Selection, chosen_cells, whole_numbers
 from trainer.reproduce.experiment import Experiment
 from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
 from trainer.reproduce.refinement import RefinementSettings, measure_refinement
@@ -185,8 +185,8 @@ def _add_accuracy(experiments: Any, benchmark: Benchmark) -> None:
     parser.add_argument("--descriptor", metavar="LIST", help="of fast-sift, lazebnik-sift")
     parser.add_argument(
         "--dictionary",
-        choices=get_args(Origin),
-        help="of the training images of each split, or of the other data sets "
+        metavar="LIST",
+        help="own: of the training images of each split; foreign: of the other data sets "
         "[own; foreign for OMP if no cells are chosen]",
     )
     parser.add_argument("--splits", default="0-9", metavar="LIST", help="seeds of the splits [0-9]")
@@ -226,8 +226,8 @@ def _reproduce_accuracy(options: argparse.Namespace) -> None:
         benchmark = benchmark.with_background()
     given = FitConfig.given(options)
     config = FitConfig.of({name: given[name] for name in _ACCURACY_SETTINGS if name in given})
-    chosen = {name: getattr(options, name) for name in ("atoms", "nonzeros", "coder", "descriptor")}
-    cells = chosen_cells(Selection(**chosen, dictionary=options.dictionary))
+    names = (field.name for field in fields(Selection))
+    cells = chosen_cells(Selection(**{name: getattr(options, name) for name in names}))
     seeds = whole_numbers("splits", options.splits)
     cache = Cache(options.cache)
     logger.info("results are kept in %s", options.cache)

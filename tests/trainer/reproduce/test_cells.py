@@ -27,11 +27,12 @@ def test_a_dictionary_alone_is_that_of_all_default_cells() -> None:
 
 
 def test_lists_are_combined() -> None:
-    chosen = Selection(atoms="64,128", nonzeros="2", coder="tree,omp", dictionary="foreign")
-    assert chosen_cells(chosen) == tuple(
-        Cell(coder, "fast-sift", 2, atoms, "foreign")
-        for coder in ("tree", "omp")
-        for atoms in (64, 128)
+    chosen = Selection(atoms="64,128", nonzeros="2", dictionary="own,foreign")
+    assert chosen_cells(chosen) == (
+        Cell("tree", "fast-sift", 2, 64, "own"),
+        Cell("tree", "fast-sift", 2, 64, "foreign"),
+        Cell("tree", "fast-sift", 2, 128, "own"),
+        Cell("tree", "fast-sift", 2, 128, "foreign"),
     )
 
 
