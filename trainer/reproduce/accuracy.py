@@ -7,7 +7,7 @@ takes what is there.
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -19,7 +19,7 @@ from trainer.reproduce.paper_tables import Accuracy, paper_accuracy
 from trainer.reproduce.progress import Progress
 from trainer.reproduce.split_run import SplitResult, SplitRun
 
-__all__ = ["AccuracyReport", "Row", "measure_accuracy"]
+__all__ = ["AccuracyReport", "Row", "has_all_splits", "measure_accuracy"]
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,11 @@ class Row:
 
     @property
     def reaches(self) -> bool | None:
-        """Whether our mean reaches the paper's less one standard deviation; None if unknown."""
-        if self.ours is None or self.paper is None:
+        """Whether our mean reaches the paper's less one standard deviation.
+
+        None where the paper has no figure, or where we have not all of the protocol's splits.
+        """
+        if self.ours is None or self.paper is None or not has_all_splits(self.results):
             return None
         return self.ours.mean >= self.paper.floor
 
@@ -54,6 +57,11 @@ class AccuracyReport:
     experiment: Experiment
     seeds: tuple[int, ...]
     rows: tuple[Row, ...]
+
+
+def has_all_splits(seeds: Collection[int]) -> bool:
+    """Whether these are the ten splits of the protocol: fewer are a quick look."""
+    return set(seeds) == set(range(10))
 
 
 def measure_accuracy(

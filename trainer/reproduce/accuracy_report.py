@@ -1,16 +1,13 @@
 """The table of accuracies for people: on the terminal, and as a section of RESULTS.md."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 
 from service.engine.sift import STEPS
-from trainer.reproduce.accuracy import AccuracyReport, Row
+from trainer.reproduce.accuracy import AccuracyReport, Row, has_all_splits
 from trainer.reproduce.paper_tables import Accuracy
 from trainer.tables import Table, aligned, piped, wrapped
 
 __all__ = ["accuracy_json", "accuracy_section", "accuracy_text"]
-
-_ALL_SPLITS = tuple(range(10))
 
 
 def accuracy_text(report: AccuracyReport) -> str:
@@ -19,10 +16,14 @@ def accuracy_text(report: AccuracyReport) -> str:
     return "\n".join([table.title, *aligned(table), "", wrapped(table.note)])
 
 
-def accuracy_section(report: AccuracyReport) -> str:
-    """The section of RESULTS.md, from its heading to its last line."""
+def accuracy_section(report: AccuracyReport, options: str = "") -> str:
+    """The section of RESULTS.md, from its heading to its last line.
+
+    `options` are those of the command that chose the cells.
+    """
     table = _table(report)
-    parts = [f"## Accuracy: {table.title}", _command(report), "\n".join(piped(table))]
+    command = f"`{_command(report)}{options}`"
+    parts = [f"## Accuracy: {table.title}", command, "\n".join(piped(table))]
     return "\n\n".join([*parts, wrapped(table.note)]) + "\n"
 
 
@@ -34,7 +35,7 @@ def accuracy_json(report: AccuracyReport) -> dict[str, object]:
         "with_background": experiment.benchmark.has_background,
         "train_per_class": experiment.train_per_class,
         "splits": list(report.seeds),
-        "all_splits": _are_all(report.seeds),
+        "all_splits": has_all_splits(report.seeds),
         "settings": experiment.config.to_json(),
         "cells": [_row_json(row) for row in report.rows],
     }
@@ -83,13 +84,9 @@ def _accuracy(found: Accuracy, *, with_deviation: bool = True) -> str:
     return " ± ".join(f"{number:.3f}".removeprefix("0") for number in numbers)
 
 
-def _are_all(seeds: Sequence[int]) -> bool:
-    return tuple(sorted(seeds)) == _ALL_SPLITS
-
-
 def _splits(seeds: tuple[int, ...]) -> str:
     """All ten of the protocol, or which of them: a quick look says so in every row."""
-    if _are_all(seeds):
+    if has_all_splits(seeds):
         return "ten"
     return f"only {', '.join(str(seed) for seed in seeds)}" if seeds else "none"
 
@@ -97,7 +94,7 @@ def _splits(seeds: tuple[int, ...]) -> str:
 def _command(report: AccuracyReport) -> str:
     name = report.experiment.benchmark.name
     background = " --with-background" if report.experiment.benchmark.has_background else ""
-    return f"`python -m trainer reproduce {name}{background} --data <folder of all data sets>`"
+    return f"python -m trainer reproduce {name}{background} --data <folder of all data sets>"
 
 
 def _note(report: AccuracyReport) -> str:
@@ -105,11 +102,11 @@ def _note(report: AccuracyReport) -> str:
     n_classes, n_train = len(experiment.dataset.labels), experiment.train_per_class
     text = (
         f"Mean over {n_classes} classes of the per-class accuracy, {n_train} training images a "
-        "class, the others test; mean and standard deviation over splits. Reached: our mean is "
-        "at least the paper's less one of its standard deviations. The paper's largest "
-        "dictionary has 8092 atoms, ours 8192."
+        "class, the others test; mean and standard deviation over splits. Reached, judged by "
+        "ten splits: our mean is at least the paper's less one of its standard deviations. The "
+        "paper's largest dictionary has 8092 atoms, ours 8192."
     )
-    quick_look = "" if _are_all(report.seeds) else "Fewer than the protocol's ten splits."
+    quick_look = "" if has_all_splits(report.seeds) else "Fewer than the protocol's ten splits."
     sentences = [text, *_coding_sentences(report), _classifier_sentence(report), quick_look]
     return " ".join(sentence for sentence in sentences if sentence)
 

@@ -4,6 +4,7 @@ import argparse
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,15 @@ def _add_accuracy(experiments: Any, benchmark: Benchmark) -> None:
     parser.set_defaults(run=_reproduce_accuracy, benchmark=benchmark)
 
 
+def _as_options(values: Mapping[str, object]) -> str:
+    """The values that were given, as they stand on the command line."""
+    return "".join(
+        f" --{name.replace('_', '-')} {value}"
+        for name, value in values.items()
+        if value is not None
+    )
+
+
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cache",
@@ -226,8 +236,8 @@ def _reproduce_accuracy(options: argparse.Namespace) -> None:
         benchmark = benchmark.with_background()
     given = FitConfig.given(options)
     config = FitConfig.of({name: given[name] for name in _ACCURACY_SETTINGS if name in given})
-    names = (field.name for field in fields(Selection))
-    cells = chosen_cells(Selection(**{name: getattr(options, name) for name in names}))
+    chosen = {field.name: getattr(options, field.name) for field in fields(Selection)}
+    cells = chosen_cells(Selection(**chosen))
     seeds = whole_numbers("splits", options.splits)
     cache = Cache(options.cache)
     logger.info("results are kept in %s", options.cache)
@@ -239,6 +249,7 @@ def _reproduce_accuracy(options: argparse.Namespace) -> None:
         raise SystemExit(130) from None
     print(json.dumps(accuracy_json(report)) if options.json else accuracy_text(report))
     if options.markdown:
-        _replace_section(options.markdown, accuracy_section(report))
+        given_options = {**chosen, **config.model_dump(include=given.keys() - chosen.keys())}
+        _replace_section(options.markdown, accuracy_section(report, _as_options(given_options)))
     if options.plot:
         draw_accuracy(report, options.plot)

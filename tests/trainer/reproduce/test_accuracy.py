@@ -238,6 +238,7 @@ def test_table_section_and_picture_say_that_splits_are_few(
         assert "Fewer than the protocol's ten splits" in " ".join(text.split())
         assert "training images of the split" in text
     assert page.read_text("utf-8").startswith("# Results\n\n## Accuracy: Caltech 101\n\n`python")
+    assert " --atoms 16 --nonzeros 2 --" in page.read_text("utf-8")
     assert page.read_text("utf-8").endswith("ten splits.\n\n## Speed\n\nfast\n")
     with Image.open(picture) as drawn:
         assert drawn.format == "PNG"

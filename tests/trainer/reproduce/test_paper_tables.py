@@ -4,8 +4,10 @@ from itertools import product
 
 import pytest
 
+from trainer.reproduce.accuracy import Row
 from trainer.reproduce.cells import DEFAULT_CELLS, Cell
 from trainer.reproduce.paper_tables import Accuracy, paper_accuracy
+from trainer.reproduce.split_run import SplitResult
 
 
 @pytest.mark.parametrize(
@@ -49,3 +51,12 @@ def test_what_must_be_reached_is_the_mean_less_one_deviation() -> None:
 def test_what_the_paper_did_not_measure_has_no_figure() -> None:
     assert paper_accuracy("caltech101", Cell("tree", "fast-sift", 5, 512)) is None
     assert paper_accuracy("photos", Cell("tree", "fast-sift", 5, 1024)) is None
+
+
+@pytest.mark.parametrize(
+    ("mean", "seeds", "reaches"), [(0.704, 10, True), (0.702, 10, False), (0.8, 9, None)]
+)
+def test_a_row_is_judged_by_ten_splits(mean: float, seeds: int, reaches: object) -> None:
+    cell = Cell("tree", "fast-sift", 5, 1024)
+    results = {seed: SplitResult(mean, None, 1.0, 3030, 5647, 101) for seed in range(seeds)}
+    assert Row(cell, results, paper_accuracy("caltech101", cell), "").reaches is reaches
