@@ -12,6 +12,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.tx
 # A variable, because of its commas.
 ALL := -e '.[test,bench]'
 DATA ?= ../shared/data/caltech101
+SCENES ?= ../shared/data/scenes15
 BENCH_DATA ?= ../shared/data
 # Of the load tests.
 URL ?= http://127.0.0.1:8000
@@ -21,7 +22,7 @@ DURATION ?= 10
 # Of fuzzing, for each reader.
 SECONDS ?= 60
 
-.PHONY: help serve setup test pytest lint kernels training-kernels format model bench soak flood chaos hostile fuzz loadtest locust k6 image-test examples clean
+.PHONY: help serve setup test pytest lint kernels training-kernels format model scenes-model bench soak flood chaos hostile fuzz loadtest locust k6 image-test examples clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 12
@@ -54,10 +55,14 @@ format: $(VENV)/.all ## let ruff rewrite the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-model: $(VENV)/.all ## train the next version of the embedded model (DATA=folder of Caltech 101)
+model: $(VENV)/.all ## train the next version of the embedded model of objects (DATA=folder of Caltech 101)
 	$(BIN)/python -m trainer fit $(DATA) --out service/models/caltech101 \
 	    --config trainer/presets/caltech101.toml \
 	    --train-per-class 30 --split-seed 0 --exclude BACKGROUND_Google
+
+scenes-model: $(VENV)/.all ## train the next version of the embedded model of scenes (SCENES=folder of 15 scenes)
+	$(BIN)/python -m trainer fit $(SCENES) --out service/models/scenes15 \
+	    --config trainer/presets/scenes15.toml --train-per-class 100 --split-seed 0
 
 bench: $(VENV)/.all ## measure speed side by side, about six minutes; writes bench.json and bench.png
 	OMP_NUM_THREADS=1 $(BIN)/python -m trainer reproduce speed --data $(BENCH_DATA)

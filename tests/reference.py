@@ -4,8 +4,10 @@ Nothing here is shared with the engine. Each function is written from the paper'
 from the docstrings of `service.engine`, so that an agreement between the two means something.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +19,10 @@ __all__ = [
     "DecisionTree",
     "LookUpTable",
     "Model",
+    "NodeLevel",
+    "box_means",
     "clamped",
+    "contours",
     "convolve",
     "decision_margins",
     "derivatives",
@@ -30,10 +35,13 @@ __all__ = [
     "patch_sums",
     "pool",
     "pooled_vector",
+    "residual_parts",
+    "residual_sums",
     "route",
     "route_integers",
     "scores",
     "softmax",
+    "unit_rows",
     "x_derivative_filter",
 ]
 
@@ -120,6 +128,22 @@ class LookUpTable:
     def bands(self, ix: npt.ArrayLike, iy: npt.ArrayLike) -> Floats:
         """What the table answers; looking up equals computing at the centres."""
         return orientation_bands(self.centres(ix), self.centres(iy))
+
+
+def box_means(plane: npt.ArrayLike, side: int) -> Floats:
+    """Means of boxes of side x side values; what is left over at the end is dropped."""
+    values = np.asarray(plane, np.float64)
+    rows, cols = (length // side for length in values.shape)
+    means = np.zeros((rows, cols))
+    for y, x in product(range(rows), range(cols)):
+        means[y, x] = values[side * y : side * (y + 1), side * x : side * (x + 1)].mean()
+    return means
+
+
+def contours(gray: npt.ArrayLike, side: int) -> Floats:
+    """The square root of the gradient's magnitude, in boxes of side x side pixels."""
+    ix, iy = derivatives(gray)
+    return box_means(np.sqrt(np.hypot(ix, iy)), side)
 
 
 def _subsample(v: Floats) -> Floats:
@@ -305,6 +329,69 @@ def pool(
             level[place] = np.maximum(level[place], channels[y, x])
         parts.append(level.ravel())
     return np.concatenate(parts)
+
+
+def residual_sums(
+    directions: npt.NDArray[np.integer],
+    lengths: npt.NDArray[np.floating],
+    places: Integers,
+    n_places: int,
+) -> tuple[Integers, Integers]:
+    """Totals (places, d) and masses (places,), whole numbers of any size, by the definition.
+
+    A mass is the length in units of 2⁻⁸, rounded; a descriptor is its direction of 2¹⁵ times
+    its mass, rounded to units of 2⁻¹¹.
+    """
+    totals = np.zeros((n_places, directions.shape[1]), np.int64)
+    masses = np.zeros(n_places, np.int64)
+    for direction, length, place in zip(directions, lengths, places, strict=True):
+        mass = round(float(length) * 2**8)
+        masses[place] += mass
+        totals[place] += [(int(value) * mass + 2**11) // 2**12 for value in direction]
+    return totals, masses
+
+
+class NodeLevel(NamedTuple):
+    """A level of a pyramid: its regions a side, the nodes (rows, cols) of the descriptors there.
+
+    The nodes have means (nodes, d) and projections (nodes, d, components).
+    """
+
+    regions: int
+    nodes: npt.NDArray[np.integer]
+    means: npt.NDArray[np.floating]
+    projections: npt.NDArray[np.floating]
+
+
+def residual_parts(
+    descriptors: npt.NDArray[np.floating],
+    levels: Sequence[NodeLevel],
+) -> Floats:
+    """Projected residuals of every level, region and node, not yet scaled: (parts, components).
+
+    descriptors (rows, cols, d). The residual of a node and region is Σ x - ‖x‖·mean over its
+    descriptors; regions are those of `pool`.
+    """
+    rows, cols, width = descriptors.shape
+    parts = []
+    for regions, nodes, means, projections in levels:
+        level = np.zeros((regions, regions, len(means), width))
+        for y, x in product(range(rows), range(cols)):
+            value, node = descriptors[y, x].astype(np.float64), nodes[y, x]
+            place = (y * regions // rows, x * regions // cols, node)
+            level[place] += value - np.linalg.norm(value) * means[node].astype(np.float64)
+        projected = np.einsum("yxnd,ndc->yxnc", level, projections.astype(np.float64))
+        parts.append(projected.reshape(-1, projections.shape[2]))
+    return np.concatenate(parts)
+
+
+def unit_rows(rows: Floats) -> Floats:
+    """Every row at unit length; rows of zeros stay."""
+    scaled = np.zeros_like(rows)
+    for place, row in enumerate(rows):
+        if row.any():
+            scaled[place] = row / np.linalg.norm(row)
+    return scaled
 
 
 def scores(pooled: npt.ArrayLike, weights: npt.ArrayLike, bias: npt.ArrayLike) -> Floats:

@@ -7,14 +7,23 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from service.engine.config import ClassifierKind, Descriptor, EngineConfig, HashKind, SignRule
+from service.engine.config import (
+    ClassifierKind,
+    CodesConfig,
+    EngineConfig,
+    HashKind,
+    SignRule,
+    ViewConfig,
+)
+from service.engine.sift import SiftKind
 from trainer.errors import ConfigError
 from trainer.given.file import GroupSearch
 from trainer.learn.dictionary import DictionaryUpdate
 from trainer.learn.hashing import Directions
+from trainer.recipes import Recipe, RecipeName, recipe_of
 from trainer.settings import Settings
 
-__all__ = ["FitConfig", "load_config"]
+__all__ = ["FitConfig", "load_config", "suitable_depth"]
 
 _LARGEST_AUTOMATIC_DEPTH = 13
 _DESCRIPTORS_PER_LEAF = 32
@@ -29,6 +38,9 @@ class FitConfig(Settings):
     the data, its licence and the model's limits) are for TOML files only.
     """
 
+    recipe: RecipeName = Field(
+        "best", description="blocks of the pooled vector: the paper's codes, or more"
+    )
     samples: int = Field(
         500_000, ge=1, le=_LARGEST_COUNT, description="descriptors for tree and dictionary"
     )
@@ -69,7 +81,7 @@ class FitConfig(Settings):
     radius: float = Field(
         0.0, ge=0, description="nodes within this distance of their mean are not split"
     )
-    descriptor: Descriptor = Field("fast-sift", description="kind of dense SIFT")
+    descriptor: SiftKind = Field("fast-sift", description="kind of dense SIFT")
     max_side: int = Field(
         300, ge=20, le=65_535, description="images are scaled down to this many pixels a side"
     )
@@ -133,30 +145,37 @@ class FitConfig(Settings):
             settings["given_groups"] = Path(self.given_groups).name
         return settings
 
-    def engine_config(self, depth: int, probability_scale: float = 1.0) -> EngineConfig:
+    def engine_config(self, depth: int) -> EngineConfig:
         """The part of the settings that the bundle keeps."""
         try:
-            return EngineConfig(
-                depth=depth,
-                n_atoms=self.atoms,
-                nonzeros=self.nonzeros,
-                hash=self.hash,
-                descriptor=self.descriptor,
-                max_side=self.max_side,
-                sign_rule=self.sign_rule,
-                pyramid=self.pyramid,
-                classifier=self.classifier,
-                probability_scale=probability_scale,
+            return EngineConfig.of_codes(
+                ViewConfig(depth, self.descriptor, hash=self.hash),
+                CodesConfig(self.atoms, self.nonzeros, self.sign_rule, self.pyramid),
+                self.max_side,
+                self.classifier,
             )
         except ValueError as error:
             raise ConfigError(str(error).replace("n_atoms", "atoms")) from error
 
+    def recipe_for(self, *, colours: bool) -> Recipe:
+        """Views and blocks for images with or without colours."""
+        first = self.engine_config(self.depth or _LARGEST_AUTOMATIC_DEPTH)
+        recipe = recipe_of(self.recipe, first.view, first.codes)
+        return recipe if colours else recipe.without_colours()
+
+    @property
+    def view(self) -> ViewConfig:
+        """The view of the first block, at a depth that depends on the number of descriptors."""
+        return self.engine_config(self.depth or 1).view
+
     def depth_for(self, n_descriptors: int) -> int:
         """The chosen depth, or one that suits this many descriptors."""
-        if self.depth is not None:
-            return self.depth
-        suitable = max(1, n_descriptors // _DESCRIPTORS_PER_LEAF).bit_length() - 1
-        return max(1, min(_LARGEST_AUTOMATIC_DEPTH, suitable))
+        return self.depth or min(suitable_depth(n_descriptors), _LARGEST_AUTOMATIC_DEPTH)
+
+
+def suitable_depth(n_descriptors: int) -> int:
+    """The deepest tree that leaves enough descriptors a leaf."""
+    return max(1, (n_descriptors // _DESCRIPTORS_PER_LEAF).bit_length() - 1)
 
 
 def load_config(path: Path | None, overrides: Mapping[str, Any]) -> FitConfig:

@@ -16,21 +16,15 @@ import numpy as np
 from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.arrays import Float32Array
 from service.engine.classifier import LinearClassifier
-from service.engine.hashing import Hash, HashFunction
 from trainer.config import FitConfig
 from trainer.data.dataset import Dataset, LabelledImage, Split, shortened
-from trainer.data.sampling import Sample, SampleSettings, log_unreadable, sample_descriptors
+from trainer.data.sampling import Sample, log_unreadable
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate import evaluate
-from trainer.given.codes import learn_given_codes
+from trainer.features import FeaturePlan, LearnedFeatures, learn_features
 from trainer.given.file import GroupsFile, read_groups
-from trainer.given.groups import GroupStructure
-from trainer.learn.algorithm2 import CodeSettings, LearnedCodes
 from trainer.learn.classifier import ClassifierSettings, FittedClassifier, fit_classifier
 from trainer.learn.grams import block_weights, column_slices, gram_matrix
-from trainer.learn.hashing import HashSettings, build_hash, glue_buckets
-from trainer.learn.training_run import RunSettings, learn_hash_codes, learn_tree_codes
-from trainer.learn.tree import TreeSettings, build_tree
 from trainer.parallel import map_ordered, one_blas_thread
 from trainer.probes import make_probes
 from trainer.publish import UNPUBLISHED
@@ -59,25 +53,6 @@ class WorkFiles:
     scratch: Path | None = None
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """How to learn: the settings, the groups if they are given, a file to resume from."""
-
-    config: FitConfig
-    given: GroupStructure | None
-    checkpoint: Path | None
-
-
-@dataclass(frozen=True)
-class _Model:
-    """Everything that was learned and that a bundle is made of."""
-
-    extractor: FeatureExtractor
-    learned: LearnedCodes
-    fitted: FittedClassifier
-    classifier: LinearClassifier
-
-
 def fit(
     dataset: Dataset,
     config: FitConfig,
@@ -99,8 +74,10 @@ def _fit(dataset: Dataset, config: FitConfig, name: str, files: WorkFiles) -> Bu
     plan = _plan(config, files)
     dataset = trainable(dataset)
     split = training_split(dataset, config)
-    sample = _sample(dataset, split, config, files.scratch)
-    model = _learn(sample, len(dataset.labels), plan)
+    logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
+    features = learn_features(split.train, plan)
+    _require_all_classes(dataset, features.sample)
+    model = _learn_classifier(features, len(dataset.labels), config)
     bundle = bundle_of(
         model.extractor,
         model.classifier,
@@ -108,16 +85,14 @@ def _fit(dataset: Dataset, config: FitConfig, name: str, files: WorkFiles) -> Bu
             name=name,
             version=UNPUBLISHED,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-            config=replace(
-                model.extractor.config, probability_scale=model.fitted.probability_scale
-            ),
+            config=model.extractor.config,
             labels=dataset.labels,
         ),
     )
     engine = Engine(bundle)
     quality = _quality(engine, model.fitted, split)
-    provenance = _provenance(dataset, split, sample, config)
-    provenance["relative_errors"] = list(model.learned.relative_errors)
+    provenance = _provenance(dataset, split, features.sample, config)
+    provenance["relative_errors"] = list(features.relative_errors)
     provenance["regularisation"] = model.fitted.regularisation
     provenance["seconds"] = round(time.monotonic() - started, 1)
     manifest = replace(
@@ -138,16 +113,16 @@ def scratch_folder(parent: Path | None) -> Iterator[Path | None]:
         yield Path(folder)
 
 
-def _plan(config: FitConfig, files: WorkFiles) -> _Plan:
+def _plan(config: FitConfig, files: WorkFiles) -> FeaturePlan:
     """The plan of a run. Files are looked at here, so that a wrong one fails at once."""
     if files.checkpoint is not None:
         _check_checkpoint(files.checkpoint)
     if config.given_groups is None:
-        return _Plan(config, None, files.checkpoint)
+        return FeaturePlan(config, None, files.checkpoint, files.scratch)
     if files.checkpoint is not None:
         raise ConfigError("a checkpoint beside given groups, expected none: it is for learned ones")
     file = GroupsFile(Path(config.given_groups), config.atoms, config.nonzeros, config.group_search)
-    return _Plan(config, read_groups(file), None)
+    return FeaturePlan(config, read_groups(file), None, files.scratch)
 
 
 def _check_checkpoint(path: Path) -> None:
@@ -182,73 +157,47 @@ def training_split(dataset: Dataset, config: FitConfig) -> Split:
     return dataset.split(config.train_per_class, config.split_seed)
 
 
-def _sample(dataset: Dataset, split: Split, config: FitConfig, scratch: Path | None) -> Sample:
-    logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
-    settings = SampleSettings(
-        config.samples, config.max_side, config.seed, config.descriptor, scratch
-    )
-    sample = sample_descriptors(split.train, settings)
-    log_unreadable(sample.unreadable)
+def _require_all_classes(dataset: Dataset, sample: Sample) -> None:
     readable = {image.label for image in sample.images}
     lost = [label for i, label in enumerate(dataset.labels) if i not in readable]
     if lost:
         raise DataError(f"no readable training image for the classes {', '.join(lost)}")
-    logger.info("%d descriptors", len(sample.descriptors))
-    return sample
 
 
-def _learn(sample: Sample, n_labels: int, plan: _Plan) -> _Model:
-    config = plan.config
-    depth = config.depth_for(len(sample.descriptors))
-    hash_, learned = _learn_hash_and_codes(sample, depth, plan)
-    extractor = FeatureExtractor(config.engine_config(depth), hash_, learned.coder)
-    pooled = _pooled_vectors(extractor, sample.images)
+@dataclass(frozen=True)
+class _Model:
+    """An extractor with the weights that were learned, the classifier, and how it was fitted."""
+
+    extractor: FeatureExtractor
+    classifier: LinearClassifier
+    fitted: FittedClassifier
+
+
+def _learn_classifier(features: LearnedFeatures, n_labels: int, config: FitConfig) -> _Model:
+    extractor, images = features.extractor, features.sample.images
+    pooled = _pooled_vectors(extractor.weighted([1.0] * len(extractor.blocks)), images)
     logger.info("%d pooled vectors of %d features", *pooled.shape)
-    labels = np.array([image.label for image in sample.images])
+    parts = [pooled[:, place] for place in extractor.config.slices]
     settings = ClassifierSettings(
-        config.classifier, config.regularisation, config.folds, config.seed
+        config.classifier,
+        config.regularisation,
+        config.folds,
+        config.seed,
+        tuple(block.config.weight for block in extractor.blocks),
     )
-    fitted = fit_classifier([gram_matrix(column_slices(pooled))], labels, n_labels, settings)
-    weights = block_weights(column_slices(pooled), fitted.coefficients, fitted.block_weights[0])
-    classifier = LinearClassifier.from_floats(weights, fitted.bias)
-    return _Model(extractor, learned, fitted, classifier)
-
-
-def _learn_hash_and_codes(sample: Sample, depth: int, plan: _Plan) -> tuple[Hash, LearnedCodes]:
-    config, descriptors = plan.config, sample.descriptors
-    if config.hash == "tree":
-        tree = build_tree(descriptors, TreeSettings(depth, config.rounds, config.radius))
-        logger.info("tree of depth %d, %d leaves", depth, tree.n_leaves)
-        if plan.given is None:
-            return learn_tree_codes(descriptors, tree, _run_settings(plan), sample.image_ids)
-        return tree, _learn_codes(descriptors, tree, plan)
-    settings = HashSettings(depth, config.directions, config.hash == "sine", config.smallest_bucket)
-    bare = build_hash(descriptors, settings, np.random.default_rng([config.seed, 2]))
-    glued = glue_buckets(bare, descriptors, config.smallest_bucket)
-    logger.info("hash of %d bits, %d full buckets", depth, len(np.unique(glued.owners)))
-    learned = _learn_codes(descriptors, glued, plan)
-    return bare, replace(learned, coder=glued.spread(learned.coder))
-
-
-def _learn_codes(descriptors: Float32Array, hash_: HashFunction, plan: _Plan) -> LearnedCodes:
-    """Codes for a hash that stays as it is, with the groups given or learned."""
-    run = _run_settings(plan)
-    if plan.given is None:
-        return learn_hash_codes(descriptors, hash_, run)
-    rng = np.random.default_rng(run.seed)
-    return learn_given_codes(descriptors, hash_, plan.given, run.codes, rng)
-
-
-def _run_settings(plan: _Plan) -> RunSettings:
-    config = plan.config
-    codes = CodeSettings(
-        config.atoms,
-        config.nonzeros,
-        config.iterations,
-        config.groups,
-        config.dictionary_update,
+    labels = np.array([image.label for image in images])
+    grams = [gram_matrix(column_slices(part)) for part in parts]
+    fitted = fit_classifier(grams, labels, n_labels, settings)
+    weights = [
+        block_weights(column_slices(part), fitted.coefficients, weight)
+        for part, weight in zip(parts, fitted.block_weights, strict=True)
+        if weight
+    ]
+    chosen = extractor.weighted(fitted.block_weights, fitted.probability_scale)
+    classifier = LinearClassifier.from_floats(
+        np.concatenate(weights), fitted.bias, chosen.config.slices
     )
-    return RunSettings(codes, config.refinements, config.seed, plan.checkpoint)
+    return _Model(chosen, classifier, fitted)
 
 
 def _pooled_vectors(extractor: FeatureExtractor, images: Sequence[LabelledImage]) -> Float32Array:
@@ -267,13 +216,7 @@ def bundle_of(
     """All that was learned, under the names that a bundle stores it by."""
     return Bundle(
         manifest,
-        {
-            **extractor.hash.tensors(),
-            "table": extractor.coder.table,
-            "dictionary": extractor.coder.dictionary,
-            "inverse_grams": extractor.coder.inverse_grams,
-            **classifier.tensors(),
-        },
+        {**extractor.tensors(), **classifier.tensors()},
     )
 
 

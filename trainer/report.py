@@ -112,7 +112,7 @@ def describe_bundle(engine: Engine) -> dict[str, object]:
     document = manifest.to_json()
     del document["probes"]
     active_sets = np.unique(engine.coder.table, axis=0)
-    uses = np.bincount(active_sets.ravel(), minlength=engine.config.n_atoms)
+    uses = np.bincount(active_sets.ravel(), minlength=engine.config.codes.n_atoms)
     return {
         **document,
         "n_probes": len(manifest.probes),

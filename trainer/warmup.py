@@ -21,7 +21,14 @@ __all__ = ["warm"]
 logger = logging.getLogger(__name__)
 
 _TINY = FitConfig(
-    samples=200, depth=2, atoms=8, nonzeros=2, iterations=1, folds=2, regularisation=1.0
+    recipe="paper",
+    samples=200,
+    depth=2,
+    atoms=8,
+    nonzeros=2,
+    iterations=1,
+    folds=2,
+    regularisation=1.0,
 )
 # Together they call every kernel.
 _VARIANTS: tuple[dict[str, object], ...] = (

@@ -16,6 +16,7 @@ __all__ = [
     "CACHE_LINE",
     "Float32Array",
     "Float64Array",
+    "Int8Array",
     "Int16Array",
     "Int32Array",
     "Scalar",
@@ -28,6 +29,7 @@ __all__ = [
 
 Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
+Int8Array = npt.NDArray[np.int8]
 Int16Array = npt.NDArray[np.int16]
 Int32Array = npt.NDArray[np.int32]
 UInt8Array = npt.NDArray[np.uint8]

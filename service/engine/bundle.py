@@ -18,14 +18,20 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
 from service.engine.arrays import CACHE_LINE
-from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
+from service.engine.config import (
+    DESCRIPTOR_WIDTH,
+    BlockConfig,
+    CodesConfig,
+    EngineConfig,
+    ViewConfig,
+)
 from service.engine.errors import BundleError, UnreadableBundleError, VersionTakenError
 from service.engine.manifest import Manifest, TensorSpec, parse_manifest
 
@@ -36,8 +42,12 @@ __all__ = [
     "Bundle",
     "BundleFiles",
     "OpenBundle",
+    "block_prefix",
+    "part_of",
+    "prefixed",
     "read_bundle",
     "read_manifest",
+    "view_prefix",
     "write_bundle",
 ]
 
@@ -48,6 +58,7 @@ TENSORS_FILE = "tensors.safetensors"
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 Tensor = npt.NDArray[Any]
+Item = TypeVar("Item")
 
 # Types that a safetensors file may hold; which one a tensor must have is checked later.
 _DTYPES = {
@@ -122,29 +133,69 @@ class OpenBundle:
 
 def expected_tensors(config: EngineConfig, n_labels: int) -> dict[str, TensorSpec]:
     """Type and shape of every tensor that a bundle with this configuration stores."""
-    width = DESCRIPTOR_WIDTH
+    specs: dict[str, TensorSpec] = {}
+    for number, view in enumerate(config.views):
+        specs |= prefixed(view_prefix(number), hash_specs(view))
+    for number, block in enumerate(config.blocks):
+        specs |= prefixed(block_prefix(number), _block_specs(block, config.views[block.view]))
     return {
-        **hash_specs(config, width),
-        "table": TensorSpec("int32", (config.n_leaves, config.nonzeros)),
-        "dictionary": TensorSpec("float32", (config.n_atoms, width)),
-        "inverse_grams": TensorSpec("float32", (config.n_leaves, config.nonzeros, config.nonzeros)),
-        "classifier_weights": TensorSpec("int16", (config.n_features, n_labels)),
-        "classifier_scales": TensorSpec("float32", (n_labels,)),
+        **specs,
+        "classifier_weights": TensorSpec("int8", (config.n_features, n_labels)),
+        "classifier_scales": TensorSpec("float32", (len(config.blocks), n_labels)),
         "classifier_bias": TensorSpec("float32", (n_labels,)),
     }
 
 
-def hash_specs(config: EngineConfig, width: int) -> dict[str, TensorSpec]:
-    """The tensors that a bundle with this configuration stores of its hash."""
-    if config.hash == "tree":
-        nodes = config.n_leaves - 1
+def view_prefix(number: int) -> str:
+    """How the names of a view's tensors begin."""
+    return f"view{number}."
+
+
+def block_prefix(number: int) -> str:
+    """How the names of a block's tensors begin."""
+    return f"block{number}."
+
+
+def prefixed(prefix: str, items: Mapping[str, Item]) -> dict[str, Item]:
+    """Tensors, or what is expected of them, under the names that they have in a bundle."""
+    return {f"{prefix}{name}": item for name, item in items.items()}
+
+
+def part_of(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with `prefix`, under the rest of their names."""
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def hash_specs(view: ViewConfig) -> dict[str, TensorSpec]:
+    """The tensors that a view has of its hash."""
+    if view.hash == "tree":
+        nodes = view.n_leaves - 1
         return {
-            "tree_vectors": TensorSpec("int16", (nodes, width)),
+            "tree_vectors": TensorSpec("int16", (nodes, DESCRIPTOR_WIDTH)),
             "tree_thresholds": TensorSpec("int32", (nodes,)),
         }
     return {
-        "hash_directions": TensorSpec("float32", (config.depth, width)),
-        "hash_offsets": TensorSpec("float32", (config.depth,)),
+        "hash_directions": TensorSpec("float32", (view.depth, DESCRIPTOR_WIDTH)),
+        "hash_offsets": TensorSpec("float32", (view.depth,)),
+    }
+
+
+def _block_specs(block: BlockConfig, view: ViewConfig) -> dict[str, TensorSpec]:
+    if isinstance(block, CodesConfig):
+        leaves, nonzeros = view.n_leaves, block.nonzeros
+        return {
+            "table": TensorSpec("int32", (leaves, nonzeros)),
+            "dictionary": TensorSpec("float32", (block.n_atoms, DESCRIPTOR_WIDTH)),
+            "inverse_grams": TensorSpec("float32", (leaves, nonzeros, nonzeros)),
+        }
+    return {
+        "means": TensorSpec("float32", (block.n_means, DESCRIPTOR_WIDTH)),
+        "projections": TensorSpec("int8", (block.n_means, DESCRIPTOR_WIDTH, block.components)),
+        "scales": TensorSpec("float32", (block.n_means, block.components)),
     }
 
 
@@ -325,6 +376,10 @@ def _check_tensors(manifest: Manifest, tensors: Mapping[str, Tensor], where: Pat
         )
     for name, tensor in tensors.items():
         _check_tensor(name, tensor, expected[name], manifest, where)
+    for number, block in enumerate(manifest.config.blocks):
+        if isinstance(block, CodesConfig):
+            name = f"{block_prefix(number)}table"
+            _check_table(name, tensors[name], block.n_atoms, where)
 
 
 def _check_tensor(
@@ -335,23 +390,21 @@ def _check_tensor(
             raise BundleError(f"{where}: tensor {name} is {found}, expected {expected}")
     if tensor.dtype == np.float32 and not np.isfinite(tensor).all():
         raise BundleError(f"{where}: tensor {name} has values that are not finite")
-    if name == "table":
-        _check_table(tensor, manifest.config.n_atoms, where)
     if name == "classifier_scales" and tensor.min() < 0:
         raise BundleError(
             f"{where}: tensor {name} has the value {tensor.min():.3g}, expected none below zero"
         )
 
 
-def _check_table(table: Tensor, n_atoms: int, where: Path) -> None:
+def _check_table(name: str, table: Tensor, n_atoms: int, where: Path) -> None:
     if table.min() < 0 or table.max() >= n_atoms:
         raise BundleError(
-            f"{where}: table names atoms {table.min()} to {table.max()}, "
+            f"{where}: {name} names atoms {table.min()} to {table.max()}, "
             f"expected 0 to {n_atoms - 1}"
         )
     repeated = (np.diff(np.sort(table, axis=1), axis=1) == 0).any(axis=1)
     if repeated.any():
         raise BundleError(
-            f"{where}: table names an atom twice for leaf {int(repeated.argmax())}, "
+            f"{where}: {name} names an atom twice for leaf {int(repeated.argmax())}, "
             "expected different atoms"
         )

@@ -1,32 +1,35 @@
 """Linear classifier: a pooled vector to scores.
 
-Weights are 16-bit integers with one scale a label, because reading them is bound by
-memory. Rounding moved scores of the embedded model by at most 2·10⁻⁵ (40 images).
+Weights are 8-bit integers with one scale for each block and label, because reading them is
+bound by memory, and because they are most of a bundle.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int16Array, Tensors, frozen
+from service.engine.arrays import Float32Array, Int8Array, Tensors, frozen
+from service.engine.config import EngineConfig
 from service.engine.kernels.classifier import add_scores
 
 __all__ = ["LinearClassifier"]
 
-# What the largest weight of a label is in fixed point.
-_LARGEST = 2**15 - 1
+# What the largest weight of a block and label is in fixed point.
+_LARGEST = 2**7 - 1
 
 
 @dataclass(frozen=True)
 class LinearClassifier:
-    """Weights (n_features, n_labels) in fixed point, scales and bias (n_labels,), read-only.
+    """Weights (n_features, n_labels) in fixed point, scales (n_blocks, n_labels), bias (n_labels,).
 
-    A weight is its integer times the scale of its label.
+    A weight is its integer times the scale of its block and label; `slices` say which rows
+    belong to which block. All are read-only.
     """
 
-    weights: Int16Array
+    weights: Int8Array
     scales: Float32Array
     bias: Float32Array
+    slices: tuple[slice, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", frozen(self.weights))
@@ -34,22 +37,24 @@ class LinearClassifier:
         object.__setattr__(self, "bias", frozen(self.bias))
 
     @classmethod
-    def from_floats(cls, weights: Float32Array, bias: Float32Array) -> "LinearClassifier":
+    def from_floats(
+        cls, weights: Float32Array, bias: Float32Array, slices: tuple[slice, ...]
+    ) -> "LinearClassifier":
         """The classifier with these weights, each rounded by at most half a scale."""
-        largest = np.maximum(weights.max(axis=0, initial=0), -weights.min(axis=0, initial=0))
-        scales = (largest / _LARGEST).astype(np.float32)
-        # In float64: a quotient in float32 is off by up to 2·10⁻³ before it is rounded.
-        integers = weights / np.where(scales == 0, 1, scales).astype(np.float64)
-        np.rint(integers, out=integers)
-        # A scale of few bits, below 10⁻³⁸, may be too small for its largest weight.
-        np.clip(integers, -_LARGEST, _LARGEST, out=integers)
-        return cls(integers.astype(np.int16), scales, bias)
+        integers = np.empty(weights.shape, np.int8)
+        scales = np.empty((len(slices), weights.shape[1]), np.float32)
+        for number, rows in enumerate(slices):
+            integers[rows], scales[number] = _rounded(weights[rows])
+        return cls(integers, scales, bias, slices)
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors) -> "LinearClassifier":
+    def from_tensors(cls, config: EngineConfig, tensors: Tensors) -> "LinearClassifier":
         """The classifier that a bundle's tensors hold; nothing is copied."""
         return cls(
-            tensors["classifier_weights"], tensors["classifier_scales"], tensors["classifier_bias"]
+            tensors["classifier_weights"],
+            tensors["classifier_scales"],
+            tensors["classifier_bias"],
+            config.slices,
         )
 
     def tensors(self) -> Tensors:
@@ -62,7 +67,19 @@ class LinearClassifier:
 
     def scores(self, pooled: Float32Array) -> Float32Array:
         """Scores (n_labels,) of a pooled vector (n_features,)."""
-        sums = np.zeros(self.bias.shape, np.float32)
-        add_scores(frozen(pooled), self.weights, sums)
-        scores: Float32Array = self.scales * sums + self.bias
+        pooled, scores = frozen(pooled), self.bias.copy()
+        for number, rows in enumerate(self.slices):
+            sums = np.zeros(self.bias.shape, np.float32)
+            add_scores(pooled[rows], self.weights[rows], sums)
+            scores += self.scales[number] * sums
         return scores
+
+
+def _rounded(weights: Float32Array) -> tuple[Int8Array, Float32Array]:
+    """Weights (n, n_labels) of one block as integers, and the scales (n_labels,) of these."""
+    largest = np.maximum(weights.max(axis=0, initial=0), -weights.min(axis=0, initial=0))
+    scales = (largest / _LARGEST).astype(np.float32)
+    integers = np.rint(weights / np.where(scales == 0, 1, scales))
+    # A scale of few bits, below 10⁻³⁸, may be too small for its largest weight.
+    np.clip(integers, -_LARGEST, _LARGEST, out=integers)
+    return integers.astype(np.int8), scales

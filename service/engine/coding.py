@@ -25,8 +25,9 @@ from service.engine.codes import Codes
 from service.engine.errors import DescriptorError
 from service.engine.fixedpoint import UNIT, Descriptors, quantise_rows
 from service.engine.kernels.coding import solve_codes
+from service.engine.kernels.integers import LANES
 
-__all__ = ["Coder", "invert_grams"]
+__all__ = ["NO_LINES", "Coder", "invert_grams"]
 
 # Directions whose share of the Gram matrix is below this are dropped, so that
 # linearly dependent atoms share their value instead of blowing it up.
@@ -119,6 +120,15 @@ class Lines(NamedTuple):
     inverses: Float32Array
     atoms: Int16Array
     atom_scales: Float32Array
+
+
+NO_LINES = Lines(
+    frozen(np.zeros((0, 1), np.int32)),
+    frozen(np.zeros((0, 1), np.float32)),
+    frozen(np.zeros((0, LANES), np.int16)),
+    frozen(np.zeros(0, np.float32)),
+)
+"""Stands in for a coder where nothing is coded."""
 
 
 def _in_lines(rows: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:

@@ -1,24 +1,86 @@
-"""Tree and coder together: serving routes and codes descriptors in one pass.
+"""Tree, coder and sums of residuals together: serving does all three in one pass.
 
 The kernel is made of the same parts as `Tree.route` and `Coder.encode` and gives the same
 numbers. Training calls those two, because it needs the leaves before there is a coder.
 """
 
-from service.engine.arrays import Float32Array
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from service.engine.arrays import Float32Array, Int32Array, frozen
 from service.engine.codes import Codes
-from service.engine.coding import Coder
+from service.engine.coding import NO_LINES, Coder
 from service.engine.fixedpoint import Descriptors
 from service.engine.kernels.encoding import encode_runs
+from service.engine.kernels.integers import LANES
 from service.engine.tree import Tree
 
-__all__ = ["encode_by_tree"]
+__all__ = ["Encoded", "Outputs", "ResidualSums", "encode_by_tree"]
+
+
+@dataclass(frozen=True)
+class ResidualSums:
+    """Sums over the descriptors of each region and node, in fixed point.
+
+    `regions` (n,) says which region a descriptor lies in. totals (regions, nodes, w) are sums of
+    descriptors, masses (regions, nodes) of their lengths; the units are those of
+    `kernels/residuals.py`.
+    """
+
+    regions: Int32Array
+    totals: Int32Array
+    masses: Int32Array
+
+    @classmethod
+    def zeros(cls, regions: Int32Array, n_regions: int, n_nodes: int) -> "ResidualSums":
+        """Sums of nothing yet."""
+        shape = (n_regions, n_nodes)
+        return cls(frozen(regions), np.zeros((*shape, LANES), np.int32), np.zeros(shape, np.int32))
+
+    def add(self, other: "ResidualSums") -> None:
+        """Add the sums over other descriptors."""
+        np.add(self.totals, other.totals, out=self.totals)
+        np.add(self.masses, other.masses, out=self.masses)
+
+    @property
+    def level(self) -> int:
+        """How many decisions the nodes are below the root of the tree."""
+        return int(self.masses.shape[1]).bit_length() - 1
+
+
+class Encoded(NamedTuple):
+    """What one view of an image is pooled from.
+
+    The codes of its descriptors on a grid of (rows, cols), and sums of their residuals.
+    """
+
+    codes: Codes
+    grid: tuple[int, int]
+    sums: ResidualSums | None = None
+
+
+class Outputs(NamedTuple):
+    """What coding n descriptors fills: codes, lengths (n,), and sums that it adds to."""
+
+    codes: Codes
+    lengths: Float32Array
+    sums: ResidualSums | None = None
+
+
+_NO_SUMS = ResidualSums.zeros(np.zeros(0, np.int32), 0, 1)
 
 
 def encode_by_tree(
-    descriptors: Descriptors, tree: Tree, coder: Coder, codes: Codes, lengths: Float32Array
+    descriptors: Descriptors, tree: Tree, coder: Coder | None, outputs: Outputs
 ) -> None:
-    """Fill `codes`, leaf ids included, and `lengths` (n,) of n descriptors."""
-    lines = coder.lines
+    """Fill the codes, leaf ids included, and the lengths of descriptors; add to the sums.
+
+    Without a coder, the codes have no nonzeros.
+    """
+    lines = coder.lines if coder is not None else NO_LINES
+    codes, sums = outputs.codes, outputs.sums or _NO_SUMS
     encode_runs(
         descriptors.flat,
         descriptors.starts,
@@ -31,8 +93,12 @@ def encode_by_tree(
         lines.inverses,
         lines.atoms,
         lines.atom_scales,
-        lengths,
+        sums.regions,
+        tree.depth - sums.level,
+        outputs.lengths,
         codes.leaf_ids,
         codes.atom_ids,
         codes.values,
+        sums.totals,
+        sums.masses,
     )

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array, Tensors, frozen
-from service.engine.config import EngineConfig
+from service.engine.config import ViewConfig
 from service.engine.fixedpoint import Descriptors
 from service.engine.kernels.hashing import hash_bits
 from service.engine.tree import Tree
@@ -67,8 +67,8 @@ class ProjectionHash:
         return {"hash_directions": self.directions, "hash_offsets": self.offsets}
 
 
-def hash_from_tensors(config: EngineConfig, tensors: Tensors) -> Hash:
-    """The hash that a bundle's tensors hold; nothing is copied."""
+def hash_from_tensors(config: ViewConfig, tensors: Tensors) -> Hash:
+    """The hash that a view's tensors hold; nothing is copied."""
     if config.hash == "tree":
         return Tree(tensors["tree_vectors"], tensors["tree_thresholds"])
     return ProjectionHash(

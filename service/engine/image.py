@@ -1,4 +1,4 @@
-"""Encoded bytes of an image to grey float32 in [0, 1].
+"""Encoded bytes of an image to grey float32 in [0, 1], and to colours where these are asked for.
 
 The only place that hands bytes from outside to a decoder. Formats are an explicit
 list (the default list would start Ghostscript for an EPS file), every limit is
@@ -7,12 +7,16 @@ at damaged bytes becomes an `ImageError`.
 """
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
+from typing import TypeVar
 
 import numpy as np
 from PIL import Image, JpegImagePlugin, TiffImagePlugin, UnidentifiedImageError
 
-from service.engine.arrays import Float32Array
+from service.engine.arrays import Float32Array, UInt8Array
 from service.engine.errors import (
     BrokenImageError,
     EmptyImageError,
@@ -22,7 +26,9 @@ from service.engine.errors import (
 )
 from service.engine.image_limits import ImageLimits
 
-__all__ = ["FORMATS", "decode"]
+__all__ = ["FORMATS", "Picture", "decode", "decode_picture"]
+
+Pixels = TypeVar("Pixels")
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 
@@ -62,18 +68,40 @@ _SIGNATURE = re.compile(
 _BITS_PER_SAMPLE_TAG, _PHOTOMETRIC_TAG = 258, 262
 
 
+@dataclass(frozen=True)
+class Picture:
+    """An image at working size: gray (h, w) in [0, 1] and colours (h, w, 3): Y, Cb and Cr.
+
+    An image without colours, or one whose colours nobody asked for, has None.
+    """
+
+    gray: Float32Array
+    colours: UInt8Array | None = None
+
+
 def decode(data: bytes, max_side: int, limits: ImageLimits | None = None) -> Float32Array:
     """Grey image (h, w) with EXIF orientation applied and sides of at most `max_side`.
 
     Only the first frame of an animation is read; transparency shows white. Raises an
     `ImageError`, or `MemoryError` where there is no memory for an image that `limits` allow.
     """
+    return _decode(data, limits, partial(_to_gray, max_side=max_side))
+
+
+def decode_picture(data: bytes, max_side: int, limits: ImageLimits | None = None) -> Picture:
+    """The image of `decode` with its colours."""
+    return _decode(data, limits, partial(_to_picture, max_side=max_side))
+
+
+def _decode(
+    data: bytes, limits: ImageLimits | None, read: Callable[[Image.Image], Pixels]
+) -> Pixels:
     limits = limits or ImageLimits()
     _check_bytes(data, limits)
     try:
         with Image.open(BytesIO(data), formats=FORMATS) as picture:
             _check_header(picture, data, limits)
-            return _to_gray(picture, max_side)
+            return read(picture)
     except ImageError:
         raise
     except MemoryError as error:
@@ -166,17 +194,55 @@ def _to_gray(picture: Image.Image, max_side: int) -> Float32Array:
     # JPEG only: decode straight to luma, and to the smallest size above the target.
     picture.draft("L", target)
     picture.load()
-    gray = _luma(picture)
-    if gray.size != target:
-        gray = gray.resize(target, Image.Resampling.BICUBIC, reducing_gap=3.0)
-    transposition = _TRANSPOSITIONS.get(_orientation(picture))
-    if transposition is not None:
-        gray = gray.transpose(transposition)
+    return _gray_pixels(_at_working_size(_luma(picture), picture, target))
+
+
+def _gray_pixels(gray: Image.Image) -> Float32Array:
     if gray.mode == "F":
         # Bicubic resampling overshoots at edges, which Pillow cuts off in 8-bit images only.
         return np.asarray(gray, np.float32).clip(0, 1)
-    pixels: Float32Array = np.multiply(np.asarray(gray), np.float32(1 / 255), dtype=np.float32)
+    return _scaled_levels(np.asarray(gray))
+
+
+def _scaled_levels(levels: UInt8Array) -> Float32Array:
+    pixels: Float32Array = np.multiply(levels, np.float32(1 / 255), dtype=np.float32)
     return pixels
+
+
+def _to_picture(picture: Image.Image, max_side: int) -> Picture:
+    target = _fit(picture.size, max_side)
+    # JPEG only, as above.
+    picture.draft("RGB" if _is_rgb_jpeg(picture) else "YCbCr", target)
+    picture.load()
+    colours = _colours(picture)
+    if colours is None:
+        return Picture(_gray_pixels(_at_working_size(_luma(picture), picture, target)))
+    pixels = np.asarray(_at_working_size(colours, picture, target))
+    if colours is picture:  # a JPEG, whose Y is what it decodes to without colours
+        return Picture(_scaled_levels(pixels[:, :, 0]), pixels)
+    return Picture(_gray_pixels(_at_working_size(_luma(picture), picture, target)), pixels)
+
+
+def _is_rgb_jpeg(picture: Image.Image) -> bool:
+    """Whether a JPEG stores red, green and blue, which its decoder cannot turn into YCbCr.
+
+    The order of the three signs is that of libjpeg.
+    """
+    if not isinstance(picture, JpegImagePlugin.JpegImageFile) or "jfif" in picture.info:
+        return False
+    if "adobe_transform" in picture.info:
+        return bool(picture.info["adobe_transform"] == 0)
+    return bytes(component[0] for component in picture.layer) == b"RGB"
+
+
+def _at_working_size(
+    copy: Image.Image, picture: Image.Image, target: tuple[int, int]
+) -> Image.Image:
+    """A copy of `picture` in other colours, scaled to `target` and turned as it was taken."""
+    if copy.size != target:
+        copy = copy.resize(target, Image.Resampling.BICUBIC, reducing_gap=3.0)
+    transposition = _TRANSPOSITIONS.get(_orientation(picture))
+    return copy if transposition is None else copy.transpose(transposition)
 
 
 def _fit(size: tuple[int, int], max_side: int) -> tuple[int, int]:
@@ -201,6 +267,20 @@ def _luma(picture: Image.Image) -> Image.Image:
     alpha = colour.getchannel("A")
     background = Image.new("L", picture.size, _BACKGROUND)
     return Image.composite(colour.convert("L"), background, alpha)
+
+
+def _colours(picture: Image.Image) -> Image.Image | None:
+    """Mode YCbCr, composited on the background; None for an image without colours."""
+    if picture.mode in ("1", "L", "LA", "La") or picture.mode.startswith("I;16"):
+        return None
+    if picture.mode == "YCbCr":
+        return picture
+    if not picture.has_transparency_data:
+        return picture.convert("RGB").convert("YCbCr")
+    colour = picture.convert("RGBA")
+    background = Image.new("RGB", colour.size, (_BACKGROUND,) * 3)
+    visible = Image.composite(colour.convert("RGB"), background, colour.getchannel("A"))
+    return visible.convert("YCbCr")
 
 
 def _scaled(picture: Image.Image) -> Image.Image:

@@ -162,9 +162,8 @@ def _object(value: object, name: str, where: str) -> Json:
 
 def _config(document: Json, where: str) -> EngineConfig:
     try:
-        pyramid = tuple(cast(list[int], document["pyramid"]))
-        return EngineConfig(**{**document, "pyramid": pyramid})  # type: ignore[arg-type]
-    except (TypeError, ValueError, KeyError) as error:
+        return EngineConfig.from_json(document)
+    except (TypeError, ValueError) as error:
         raise BundleError(f"{where}: config: {error}") from error
 
 

@@ -8,28 +8,38 @@ they cannot drift apart.
 
 import logging
 import os
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from service.engine import image, pooling, ranking, sift
-from service.engine.arrays import Float32Array
-from service.engine.bundle import Bundle, BundleFiles, read_bundle
+from service.engine import description, image, ranking
+from service.engine.arrays import Float32Array, Tensors
+from service.engine.blocks import Block, CodesBlock, ResidualsBlock, block_from_tensors
+from service.engine.bundle import (
+    Bundle,
+    BundleFiles,
+    block_prefix,
+    part_of,
+    prefixed,
+    read_bundle,
+    view_prefix,
+)
 from service.engine.classifier import LinearClassifier
 from service.engine.codes import Codes
 from service.engine.coding import Coder
-from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
-from service.engine.encoding import encode_by_tree
+from service.engine.config import DESCRIPTOR_WIDTH, CodesConfig, EngineConfig
+from service.engine.encoding import Encoded
 from service.engine.errors import BundleError, DescriptorError, ImageError
 from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash, hash_from_tensors
+from service.engine.image import Picture
 from service.engine.image_limits import ImageLimits
 from service.engine.manifest import Manifest
 from service.engine.ranking import Prediction
 from service.engine.stopwatch import Stopwatch
 from service.engine.threads import Threads
-from service.engine.tree import Tree
+from service.engine.views import View
 
 __all__ = ["Engine", "FeatureExtractor"]
 
@@ -42,90 +52,120 @@ _PROBE_TOLERANCE = 5e-3
 
 
 class FeatureExtractor:
-    """Bytes to pooled vector: all of the engine that needs no classifier."""
+    """Bytes to pooled vector: all of the engine that needs no classifier.
 
-    def __init__(self, config: EngineConfig, hash_: Hash, coder: Coder, threads: int = 1) -> None:
+    `hashes` belong to the views of the configuration and `blocks` to its blocks, in its order.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        hashes: Sequence[Hash],
+        blocks: Sequence[Block],
+        threads: int = 1,
+    ) -> None:
         self.config = config
-        self.hash = hash_
-        self.coder = coder
+        self.blocks = tuple(blocks)
+        self.views = tuple(
+            View(view, hash_, *_blocks_of(blocks, number))
+            for number, (view, hash_) in enumerate(zip(config.views, hashes, strict=True))
+        )
         self.threads = Threads(threads)
+        codes = self.views[config.codes.view].codes
+        assert codes is not None  # noqa: S101  # the configuration was checked
+        self._codes = codes
+
+    def weighted(
+        self, weights: Sequence[float], probability_scale: float = 1.0
+    ) -> "FeatureExtractor":
+        """The same views and blocks with other weights; those that weigh nothing are left out."""
+        pairs = [(b, weight) for b, weight in zip(self.blocks, weights, strict=True) if weight]
+        read = sorted({block.config.view for block, _ in pairs})
+        blocks = [b.placed(read.index(b.config.view), weight) for b, weight in pairs]
+        config = replace(
+            self.config,
+            views=tuple(self.config.views[number] for number in read),
+            blocks=tuple(block.config for block in blocks),
+            probability_scale=probability_scale,
+        )
+        hashes = [self.views[number].hash for number in read]
+        return FeatureExtractor(config, hashes, blocks, self.threads.count)
+
+    @property
+    def view(self) -> View:
+        """The view of the first block of codes."""
+        return self.views[self._codes.config.view]
+
+    @property
+    def hash(self) -> Hash:
+        """The hash of the first block of codes."""
+        return self.view.hash
+
+    @property
+    def coder(self) -> Coder:
+        """The coder of the first block of codes."""
+        return self._codes.coder
+
+    def tensors(self) -> Tensors:
+        """The tensors that a bundle stores of views and blocks, by name."""
+        parts = [
+            *(prefixed(view_prefix(i), view.hash.tensors()) for i, view in enumerate(self.views)),
+            *(prefixed(block_prefix(i), block.tensors()) for i, block in enumerate(self.blocks)),
+        ]
+        return {name: tensor for part in parts for name, tensor in part.items()}
 
     def decode(self, data: bytes, limits: ImageLimits | None = None) -> Float32Array:
         """Encoded image -> grey float32 (h, w) in [0, 1] at working size."""
         return image.decode(data, self.config.max_side, limits)
 
+    def decode_picture(self, data: bytes, limits: ImageLimits | None = None) -> Picture:
+        """Encoded image -> picture at working size, in colour if a view reads colours."""
+        if self.config.needs_colour:
+            return image.decode_picture(data, self.config.max_side, limits)
+        return Picture(self.decode(data, limits))
+
     def describe(self, gray: Float32Array) -> Float32Array:
-        """Grey image (h, w) -> descriptors (rows, cols, 128)."""
-        return sift.describe(gray, self.config.descriptor)
+        """Grey image (h, w) -> descriptors (rows, cols, 128) of the first block of codes."""
+        return description.describe(Picture(gray), self.view.config)
 
     def encode(self, descriptors: Float32Array) -> Codes:
-        """Descriptors (n, 128) -> codes; rejects what is not finite or not 128 wide."""
-        found = Descriptors.of(_valid_descriptors(descriptors))
+        """Descriptors (n, 128) -> codes of the first block of codes.
 
-        def fill(codes: Codes, lengths: Float32Array, begin: int, end: int) -> None:
-            self._encode_into(codes, lengths, slice(begin, end), found.part(slice(begin, end)))
-
-        return self._coded(fill, len(found))
-
-    def encode_image(
-        self, gray: Float32Array, watch: Stopwatch | None = None
-    ) -> tuple[Codes, tuple[int, int]]:
-        """Grey image (h, w) -> codes of its descriptors, and their grid (rows, cols).
-
-        Each thread describes the rows that it codes, because they are still in its cache
-        and because waking a thread twice takes long. `watch` times the first thread.
+        What is not finite or not 128 wide is rejected.
         """
-        height, width = gray.shape
-        rows, cols = sift.grid_shape(height, width, self.config.descriptor)
-
-        def fill(codes: Codes, lengths: Float32Array, begin: int, end: int) -> None:
-            descriptors = sift.locate(gray, self.config.descriptor, begin, end).descriptors
-            if watch is not None and begin == 0:
-                watch.lap("sift")
-            self._encode_into(codes, lengths, slice(begin * cols, end * cols), descriptors)
-
-        codes = self._coded(fill, rows, cols)
-        if watch is not None:
-            watch.lap("coding")
-        return codes, (rows, cols)
-
-    def _coded(
-        self, fill: Callable[[Codes, Float32Array, int, int], None], size: int, width: int = 1
-    ) -> Codes:
-        """Codes of `size` rows of `width` descriptors; each thread fills some of the rows."""
-        codes = Codes.empty(np.empty(size * width, np.int32), self.config.nonzeros)
-        lengths = np.empty(size * width, np.float32)
-        self.threads.split(partial(fill, codes, lengths), size)
-        _check_lengths(lengths)
-        return codes
-
-    def _encode_into(
-        self, codes: Codes, lengths: Float32Array, rows: slice, descriptors: Descriptors
-    ) -> None:
-        """Fill some rows of `codes` and `lengths` with the codes of `descriptors`."""
-        codes = codes.part(rows)
-        if isinstance(self.hash, Tree):
-            encode_by_tree(descriptors, self.hash, self.coder, codes, lengths[rows])
-        else:
-            codes.leaf_ids[:] = self.hash.route(descriptors)
-            lengths[rows] = self.coder.encode_into(codes, descriptors)
+        return self.view.encode(Descriptors.of(_valid_descriptors(descriptors)), self.threads)
 
     def pool(self, codes: Codes, grid: tuple[int, int]) -> Float32Array:
-        """Codes of a grid of (rows, cols) descriptors -> pooled vector (n_features,)."""
-        _check_codes(codes, grid, self.config)
-        return pooling.pool(codes, grid, self.config, self.threads)
+        """Codes of a grid of (rows, cols) descriptors -> first block of codes (n_features,)."""
+        _check_codes(codes, grid, self.config.codes)
+        return self._codes.pool(Encoded(codes, grid), self.threads)
 
     def pooled_vector(
         self, data: bytes, limits: ImageLimits | None = None, watch: Stopwatch | None = None
     ) -> Float32Array:
         """Encoded image -> pooled vector (n_features,)."""
         watch = watch or Stopwatch()
-        gray = self.decode(data, limits)
+        picture = self.decode_picture(data, limits)
         watch.lap("decode")
-        # Not `pool`: these codes are the engine's own and need no check.
-        pooled = pooling.pool(*self.encode_image(gray, watch), self.config, self.threads)
+        encoded = [view.encode_image(picture, self.threads, watch) for view in self.views]
+        pooled = np.empty(self.config.n_features, np.float32)
+        for block, place in zip(self.blocks, self.config.slices, strict=True):
+            pooled[place] = block.config.weight * block.pool(
+                encoded[block.config.view], self.threads
+            )
         watch.lap("pooling")
         return pooled
+
+
+def _blocks_of(
+    blocks: Sequence[Block], view: int
+) -> tuple[CodesBlock | None, ResidualsBlock | None]:
+    """The blocks that read a view, of each kind."""
+    own = [block for block in blocks if block.config.view == view]
+    return (
+        next((block for block in own if isinstance(block, CodesBlock)), None),
+        next((block for block in own if isinstance(block, ResidualsBlock)), None),
+    )
 
 
 class Engine(FeatureExtractor):
@@ -134,10 +174,19 @@ class Engine(FeatureExtractor):
     def __init__(self, bundle: Bundle, threads: int = 1) -> None:
         tensors, config = bundle.tensors, bundle.manifest.config
         super().__init__(
-            config, hash_from_tensors(config, tensors), Coder.from_tensors(tensors), threads
+            config,
+            [
+                hash_from_tensors(view, part_of(tensors, view_prefix(number)))
+                for number, view in enumerate(config.views)
+            ],
+            [
+                block_from_tensors(block, part_of(tensors, block_prefix(number)))
+                for number, block in enumerate(config.blocks)
+            ],
+            threads,
         )
         self.manifest: Manifest = bundle.manifest
-        self.classifier = LinearClassifier.from_tensors(tensors)
+        self.classifier = LinearClassifier.from_tensors(config, tensors)
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | BundleFiles, threads: int = 1) -> "Engine":
@@ -196,7 +245,7 @@ class Engine(FeatureExtractor):
         logger.debug("%s: %d probes replayed", where, len(self.manifest.probes))
 
 
-def _check_codes(codes: Codes, grid: tuple[int, int], config: EngineConfig) -> None:
+def _check_codes(codes: Codes, grid: tuple[int, int], config: CodesConfig) -> None:
     """Reject what would make pooling, which checks nothing, write beyond its arrays."""
     count = codes.leaf_ids.shape[0]
     if min(grid) < 0 or grid[0] * grid[1] != count:
@@ -211,15 +260,6 @@ def _check_codes(codes: Codes, grid: tuple[int, int], config: EngineConfig) -> N
         raise DescriptorError(
             f"codes name atoms {codes.atom_ids.min()} to {codes.atom_ids.max()}, "
             f"expected 0 to {config.n_atoms - 1}"
-        )
-
-
-def _check_lengths(lengths: Float32Array) -> None:
-    if not np.isfinite(lengths).all():
-        first = int(np.flatnonzero(~np.isfinite(lengths))[0])
-        raise DescriptorError(
-            f"descriptor {first} has no finite norm, expected finite values "
-            "whose squares add up to a float32"
         )
 
 

@@ -9,19 +9,19 @@ import numpy as np
 
 from service.engine.arrays import Float32Array, frozen
 from service.engine.codes import Codes
-from service.engine.config import EngineConfig, SignRule
+from service.engine.config import CodesConfig, SignRule
 from service.engine.kernels.pooling import ABSOLUTE, RAW, SPLIT, pool_regions
 from service.engine.threads import ONE_THREAD, Threads
 
-__all__ = ["pool"]
+__all__ = ["pool", "unit"]
 
 _SIGN_RULES: dict[SignRule, int] = {"absolute": ABSOLUTE, "raw": RAW, "split": SPLIT}
 
 
 def pool(
-    codes: Codes, grid: tuple[int, int], config: EngineConfig, threads: Threads = ONE_THREAD
+    codes: Codes, grid: tuple[int, int], config: CodesConfig, threads: Threads = ONE_THREAD
 ) -> Float32Array:
-    """Pooled vector (n_features,) of the codes on a grid of (rows, cols)."""
+    """The block of codes (n_features,) on a grid of (rows, cols), of unit length or zero."""
     finest_regions = config.pyramid[0]
     finest = np.zeros((finest_regions, finest_regions, config.n_channels), np.float32)
     shape = (*grid, config.nonzeros)
@@ -33,7 +33,7 @@ def pool(
 
     threads.split(fill, finest_regions**2)
     levels = [_coarsen(finest, regions).ravel() for regions in config.pyramid]
-    return _unit(np.concatenate(levels))
+    return unit(np.concatenate(levels))
 
 
 def _coarsen(finest: Float32Array, regions: int) -> Float32Array:
@@ -43,6 +43,7 @@ def _coarsen(finest: Float32Array, regions: int) -> Float32Array:
     return coarse
 
 
-def _unit(vector: Float32Array) -> Float32Array:
+def unit(vector: Float32Array) -> Float32Array:
+    """The vector at unit length; one of zeros stays."""
     norm = np.float32(np.sqrt(np.dot(vector, vector)))
     return vector / norm if norm > 0 else vector

@@ -7,21 +7,22 @@ costs more. No padding: every descriptor sees real pixels only.
 """
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from service.engine.arrays import Float32Array, UInt64Array, aligned_empty, frozen
-from service.engine.config import DESCRIPTOR_WIDTH, Descriptor
+from service.engine.config import DESCRIPTOR_WIDTH
 from service.engine.errors import BrokenImageError
 from service.engine.fixedpoint import Descriptors
 from service.engine.kernels.sift import build_feature_map, clamp_descriptors, sum_patches
 
 __all__ = [
+    "FILTERS",
     "PATCH_SIDE",
     "SMALLEST_SIDE",
-    "STEPS",
     "Grid",
+    "SiftKind",
     "derivative_filters",
     "describe",
     "first_patch",
@@ -29,10 +30,7 @@ __all__ = [
     "locate",
 ]
 
-# Pixels from one descriptor to the next. The paper says two for the fast one and nothing
-# for Lazebnik's. For a 300x200 image hers takes 2.7 times the fast one's time at a step of
-# four, but leaves a quarter of the descriptors to code; at two it takes 7 times.
-STEPS: dict[Descriptor, int] = {"fast-sift": 2, "lazebnik-sift": 4}
+SiftKind = Literal["fast-sift", "lazebnik-sift"]
 
 # The norm that a descriptor is cut down to; weaker ones stay weak, so that flat
 # patches cannot win the maximum.
@@ -89,36 +87,37 @@ def _patch_weights() -> Float32Array:
     return weights.astype(np.float32)
 
 
-_SMOOTH, _DERIVE = (frozen(taps) for taps in derivative_filters())
+FILTERS: tuple[Float32Array, Float32Array] = tuple(map(frozen, derivative_filters()))  # type: ignore[assignment]
+"""Smoothing and derivative taps, as kernels take them."""
+
 _DIRECTIONS = frozen(_directions())
 _PATCH_WEIGHTS = frozen(_patch_weights())
 
 
-def grid_shape(height: int, width: int, descriptor: Descriptor) -> tuple[int, int]:
+def grid_shape(height: int, width: int, step: int) -> tuple[int, int]:
     """Rows and columns of descriptors in an image of this size; there must be one."""
     if min(height, width) < SMALLEST_SIDE:
         raise BrokenImageError(
             f"the image is {width}x{height} pixels at working size, "
             f"expected at least {SMALLEST_SIDE}x{SMALLEST_SIDE} for one descriptor"
         )
-    step = STEPS[descriptor]
     return (height - SMALLEST_SIDE) // step + 1, (width - SMALLEST_SIDE) // step + 1
 
 
-def first_patch(height: int, width: int, descriptor: Descriptor) -> tuple[int, int]:
+def first_patch(height: int, width: int, kind: SiftKind, step: int) -> tuple[int, int]:
     """Left column and top row of the grid's first patch, of PATCH_SIDE pixels a side."""
-    top, left = _margin((height, width), descriptor)
+    top, left = _margin((height, width), kind, step)
     return left + _FILTER, top + _FILTER
 
 
-def describe(gray: Float32Array, descriptor: Descriptor) -> Float32Array:
+def describe(gray: Float32Array, kind: SiftKind, step: int) -> Float32Array:
     """Descriptors on a regular grid: gray (h, w) in [0, 1] -> (rows, cols, 128)."""
-    rows, cols, descriptors = locate(gray, descriptor)
+    rows, cols, descriptors = locate(gray, kind, step)
     return descriptors.joined().reshape(rows, cols, DESCRIPTOR_WIDTH)
 
 
 def locate(
-    gray: Float32Array, descriptor: Descriptor, begin: int = 0, end: int | None = None
+    gray: Float32Array, kind: SiftKind, step: int, begin: int = 0, end: int | None = None
 ) -> Grid:
     """The descriptors that `describe` returns; fast SIFT's stay in their feature map.
 
@@ -126,49 +125,48 @@ def locate(
     the whole grid, because a descriptor depends on the pixels of its patch only.
     """
     height, width = gray.shape
-    rows, cols = grid_shape(height, width, descriptor)
+    rows, cols = grid_shape(height, width, step)
     last = rows if end is None else end
-    step, (top, left) = STEPS[descriptor], _margin((height, width), descriptor)
+    top, left = _margin((height, width), kind, step)
     patches = gray[top + step * begin : top + step * (last - 1) + SMALLEST_SIDE, left:]
     grid = (last - begin, cols)
-    return Grid(
-        *grid, _fast(patches, grid) if descriptor == "fast-sift" else _lazebnik(patches, grid)
-    )
+    describe_patches = _lazebnik if kind == "lazebnik-sift" else _fast
+    return Grid(*grid, describe_patches(patches, grid, step))
 
 
-def _margin(shape: tuple[int, int], descriptor: Descriptor) -> tuple[int, int]:
+def _margin(shape: tuple[int, int], kind: SiftKind, step: int) -> tuple[int, int]:
     """Pixel rows above and pixel columns left of all that the first descriptor depends on."""
-    if descriptor == "fast-sift":
+    if kind == "fast-sift":
         return 0, 0
     # What the grid leaves over is left out on both sides, as in Lazebnik's code.
-    top, left = ((side - SMALLEST_SIDE) % STEPS[descriptor] // 2 for side in shape)
+    top, left = ((side - SMALLEST_SIDE) % step // 2 for side in shape)
     return top, left
 
 
-def _fast(gray: Float32Array, grid: tuple[int, int]) -> Descriptors:
-    """The paper's descriptors, as runs of the feature map."""
-    rows, cols = grid
+def _fast(gray: Float32Array, grid: tuple[int, int], step: int) -> Descriptors:
+    """The paper's descriptors, as runs of the feature map.
+
+    The map has a cell for every second pixel each way; a step over two leaves cells out.
+    """
+    rows, cols = step // 2 * (grid[0] - 1) + 1, (gray.shape[1] - SMALLEST_SIDE) // 2 + 1
     features = aligned_empty((rows + 6, 2, (cols + 7) // 2, _BANDS), np.float32)
-    build_feature_map(frozen(gray), _SMOOTH, _DERIVE, _DIRECTIONS, features)
-    return Descriptors(
-        frozen(features.reshape(-1)), _starts(rows, cols), 2 * features[0].size, NORM_THRESHOLD
-    )
+    build_feature_map(frozen(gray), *FILTERS, _DIRECTIONS, features)
+    starts = _starts(*grid, features.shape[2], step // 2)
+    return Descriptors(frozen(features.reshape(-1)), starts, 2 * features[0].size, NORM_THRESHOLD)
 
 
 @lru_cache(maxsize=32)
-def _starts(rows: int, cols: int) -> UInt64Array:
-    """Where the first cell of every descriptor lies in the feature map."""
-    half = (cols + 7) // 2
-    x = np.arange(cols)
-    cells = (2 * np.arange(rows)[:, None] + x % 2) * half + x // 2
+def _starts(rows: int, cols: int, half: int, stride: int) -> UInt64Array:
+    """Where the first cell of every descriptor lies in a map with `half` cells of one parity."""
+    x = stride * np.arange(cols)
+    cells = (2 * stride * np.arange(rows)[:, None] + x % 2) * half + x // 2
     return frozen((cells * _BANDS).reshape(-1).astype(np.uint64))
 
 
-def _lazebnik(gray: Float32Array, grid: tuple[int, int]) -> Descriptors:
+def _lazebnik(gray: Float32Array, grid: tuple[int, int], step: int) -> Descriptors:
     rows, cols = grid
     sums = np.zeros((rows, DESCRIPTOR_WIDTH, cols), np.float32)
     descriptors = np.empty((rows, cols, DESCRIPTOR_WIDTH), np.float32)
-    step = STEPS["lazebnik-sift"]
-    sum_patches(frozen(gray), _SMOOTH, _DERIVE, _DIRECTIONS, _PATCH_WEIGHTS, step, sums)
+    sum_patches(frozen(gray), *FILTERS, _DIRECTIONS, _PATCH_WEIGHTS, step, sums)
     clamp_descriptors(frozen(sums), NORM_THRESHOLD, LARGEST_VALUE, descriptors)
     return Descriptors.of(descriptors.reshape(rows * cols, DESCRIPTOR_WIDTH))

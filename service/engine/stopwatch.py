@@ -17,7 +17,7 @@ class Stopwatch:
         self._last = time.perf_counter()
 
     def lap(self, stage: Stage) -> None:
-        """Record the time since the previous lap, or since the start, for this stage."""
+        """Add the time since the previous lap, or since the start, to this stage's."""
         now = time.perf_counter()
-        self.seconds[stage] = now - self._last
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
         self._last = now

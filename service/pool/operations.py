@@ -23,10 +23,10 @@ from service.engine import (
     ImageLimits,
     LeafcodeError,
     Stopwatch,
-    sift,
 )
 from service.engine.arrays import Float32Array
 from service.engine.bundle import BundleFiles
+from service.engine.description import patches
 from service.engine.stopwatch import Stage
 from service.errors import DeadlineError, UnknownModelError
 from service.formats import codes, npy
@@ -192,9 +192,8 @@ def _describe(
     watch.lap("sift")
     rows, cols, length = descriptors.shape
     height, width = gray.shape
-    kind = engine.config.descriptor
-    left, top = sift.first_patch(height, width, kind)
-    grid = Grid(rows, cols, sift.STEPS[kind], left, top, sift.PATCH_SIDE, width, height)
+    places = patches(height, width, engine.config.view)
+    grid = Grid(rows, cols, places.step, places.left, places.top, places.side, width, height)
     return descriptors.reshape(rows * cols, length), grid
 
 

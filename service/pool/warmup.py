@@ -8,6 +8,7 @@ the same road as a real one, with the same argument types.
 import logging
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
 from typing import get_args
@@ -17,7 +18,13 @@ from PIL import Image
 
 from service.engine import DESCRIPTOR_WIDTH, Bundle, Engine, EngineConfig, Manifest
 from service.engine.bundle import Tensor, expected_tensors
-from service.engine.config import Descriptor, HashKind
+from service.engine.config import (
+    CodesConfig,
+    Descriptor,
+    HashKind,
+    ResidualsConfig,
+    ViewConfig,
+)
 from service.engine.cpu_level import require_cpu_level
 
 __all__ = ["run_every_kernel", "sample_image", "warm"]
@@ -25,7 +32,9 @@ __all__ = ["run_every_kernel", "sample_image", "warm"]
 logger = logging.getLogger(__name__)
 
 _NOTICE_AFTER = 2.0
-_CONFIG = EngineConfig(depth=1, n_atoms=2, nonzeros=1)
+_VIEW, _CODES = ViewConfig(depth=1), CodesConfig(n_atoms=2, nonzeros=1)
+_RESIDUALS = ResidualsConfig(levels=(1, 1), components=2, pyramid=(2, 1))
+_PLAIN = EngineConfig.of_codes(_VIEW, _CODES)
 _LABELS = ("one", "other")
 
 
@@ -53,13 +62,20 @@ def warm() -> float:
 
 def run_every_kernel() -> None:
     """Call each kernel with the argument types of a request."""
-    for config in (
-        *(replace(_CONFIG, descriptor=descriptor) for descriptor in get_args(Descriptor)),
-        *(replace(_CONFIG, hash=hash_) for hash_ in get_args(HashKind)),
-    ):
+    for config in (_PLAIN, *_other_configs()):
         engine = Engine(Bundle(Manifest("warm", 1, "", config, _LABELS), _tensors(config)))
-        engine.classify(sample_image(32))
+        engine.classify(sample_image(64))
     engine.encode(np.ones((1, DESCRIPTOR_WIDTH), np.float32))
+
+
+def _other_configs() -> Iterator[EngineConfig]:
+    """Every hash, and every descriptor with both kinds of blocks beside the plain ones."""
+    for hash_ in get_args(HashKind):
+        yield replace(_PLAIN, views=(replace(_VIEW, hash=hash_),))
+    for descriptor in get_args(Descriptor):
+        view = ViewConfig(depth=1, descriptor=descriptor, reduction=2)
+        blocks = (_CODES, replace(_CODES, view=1), replace(_RESIDUALS, view=1))
+        yield replace(_PLAIN, views=(_VIEW, view), blocks=blocks)
 
 
 def _tensors(config: EngineConfig) -> dict[str, Tensor]:

@@ -27,6 +27,35 @@ Rng = np.random.Generator
 FILES = (MANIFEST_FILE, TENSORS_FILE)
 NO_SAFETENSORS = "not a sound safetensors file"
 
+# Of the configuration's parts, values that no engine can run or that the tensors contradict.
+CONFIGURATIONS: dict[str, dict[str, tuple[object, ...]]] = {
+    "engine": {
+        "views": ([], [1], [{}], {}, None, 7, [{"depth": 4}] * 2, [{"depth": 4}] * 10_000),
+        "blocks": ([], [1], [{}], {}, None, [{"kind": "codes"}], [{"kind": []}]),
+        "max_side": (0, -1, 2**31, 1e300, {}),
+        "probability_scale": (0, -1, "x", float("nan"), float("inf")),
+        "unknown": (1,),
+    },
+    "views": {
+        "depth": (0, -1, 3, 24, 25, 2**40, 4.0, "4", None, True),
+        "descriptor": ("colour", "sift", None, []),
+        "step": (-1, 1, 3, 2**40, 2.0, None, True),
+        "reduction": (0, -1, 17, 2**40, 2.0, None),
+        "hash": ("tanh", "md5", None, 7),
+        "unknown": (1,),
+    },
+    "blocks": {
+        "kind": ("residuals", "atoms", None, 7, []),
+        "n_atoms": (0, -1, 31, 2**20, 2**40, 10**300, []),
+        "nonzeros": (0, 2, 128, 129, 2**40),
+        "pyramid": ([], [0], [64], [4, 3], [2**20], 4, ["4"], None),
+        "sign_rule": ("split", "none", None),
+        "weight": (0, -1, "x", float("nan"), float("inf"), 100, None, True),
+        "view": (-1, 1, 2**40, "0", None, True),
+        "unknown": (1,),
+    },
+}
+
 
 def rewrite(path: Path, change: Callable[[bytes], bytes]) -> None:
     path.write_bytes(change(path.read_bytes()))
@@ -97,9 +126,9 @@ def tensors_with_lying_offsets(rng: Rng, folder: Path) -> str:
     data = (folder / TENSORS_FILE).read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
-    begin, end = header["dictionary"]["data_offsets"]
+    begin, end = header["block0.dictionary"]["data_offsets"]
     lies = ([begin, end + 4], [end, begin], [begin - 4, end], [begin, 2**63], [0, end], [-4, end])
-    header["dictionary"]["data_offsets"] = pick(rng, lies)
+    header["block0.dictionary"]["data_offsets"] = pick(rng, lies)
     text = json.dumps(header).encode()
     store(folder, struct.pack("<Q", len(text)) + text + data[8 + length :])
     return NO_SAFETENSORS
@@ -120,7 +149,7 @@ def weight_that_is_not_finite(rng: Rng, folder: Path) -> str:
 def tensor_of_another_shape_or_type(rng: Rng, folder: Path) -> str:
     def spoil(tensors: dict[str, Any]) -> None:
         name = pick(rng, tensors)
-        other = pick(rng, (tensors[name].reshape(-1)[:-1], tensors[name].astype(np.int8)))
+        other = pick(rng, (tensors[name].reshape(-1)[:-1], tensors[name].astype(np.uint16)))
         tensors[name] = np.ascontiguousarray(other)
 
     change_tensors(folder, spoil)
@@ -141,7 +170,7 @@ def tensor_missing_or_unknown(rng: Rng, folder: Path) -> str:
 @kind(Threat.BITS_AND_WEIGHTS)
 def atom_that_does_not_exist(rng: Rng, folder: Path) -> str:
     def spoil(tensors: dict[str, Any]) -> None:
-        flat = tensors["table"].reshape(-1)
+        flat = tensors["block0.table"].reshape(-1)
         flat[rng.integers(flat.size)] = pick(rng, (-1, -(2**31), 2**31 - 1, 32))
 
     change_tensors(folder, spoil)
@@ -171,22 +200,16 @@ def manifest_that_is_none(rng: Rng, folder: Path) -> str:
 @kind(Threat.DAMAGED_BUNDLE)
 def configuration_that_cannot_be(rng: Rng, folder: Path) -> str:
     """Numbers that no engine can run, or that the tensors contradict, under a true digest."""
+    part: str = pick(rng, CONFIGURATIONS)
     values: tuple[object, ...]
-    name, values = pick(
-        rng,
-        {
-            "depth": (0, -1, 3, 24, 25, 2**40, 4.0, "4", None, True),
-            "n_atoms": (0, -1, 31, 2**20, 2**40, 10**300, []),
-            "nonzeros": (0, 2, 128, 129, 2**40),
-            "max_side": (0, -1, 2**31, 1e300, {}),
-            "pyramid": ([], [0], [64], [4, 3], [2**20], 4, ["4"], None),
-            "hash": ("md5", None, 7),
-            "probability_scale": (0, -1, "x", float("nan"), float("inf")),
-            "unknown": (1,),
-        }.items(),
-    )
+    name, values = pick(rng, CONFIGURATIONS[part].items())
     value: object = pick(rng, values)
-    reseal(folder, lambda whole: whole["config"].update({name: value}))
+
+    def spoil(whole: dict[str, Any]) -> None:
+        config = whole["config"]
+        (config if part == "engine" else config[part][0]).update({name: value})
+
+    reseal(folder, spoil)
     return ""
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import mmap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,13 @@ import numpy.typing as npt
 from safetensors.numpy import save
 
 from service.engine.bundle import MANIFEST_FILE, TENSORS_FILE
+
+
+def is_mapped(array: object) -> bool:
+    """Whether an array is a view of a memory-mapped file."""
+    while array is not None and not isinstance(array, mmap.mmap):
+        array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
+    return array is not None
 
 
 def reseal(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:

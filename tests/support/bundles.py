@@ -8,43 +8,15 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from service.engine import Bundle, Engine, EngineConfig, Manifest, Probe, write_bundle
-from service.engine.arrays import Float32Array
-from service.engine.bundle import Tensor
-from service.engine.classifier import LinearClassifier
-from service.engine.coding import invert_grams
-from service.engine.tree import Tree
+from service.engine.config import CodesConfig, ViewConfig
 from tests.support import pictures
+from tests.support.samples import random_tensors
 
-CONFIG = EngineConfig(depth=4, n_atoms=32, nonzeros=3, max_side=120)
+CONFIG = EngineConfig.of_codes(
+    ViewConfig(depth=4), CodesConfig(n_atoms=32, nonzeros=3), max_side=120
+)
 LABELS = ("apple", "boat", "cat", "door")
-
-
-def random_tensors(
-    seed: int = 0, config: EngineConfig = CONFIG, n_labels: int = len(LABELS)
-) -> dict[str, Tensor]:
-    """Every tensor that `config` asks for: unit atoms, unit decision vectors, small weights."""
-    rng = np.random.default_rng(seed)
-    dictionary = _unit_rows(rng, config.n_atoms)
-    table = np.stack(
-        [
-            np.sort(rng.choice(config.n_atoms, config.nonzeros, replace=False))
-            for _ in range(config.n_leaves)
-        ]
-    ).astype(np.int32)
-    weights = rng.normal(size=(config.n_features, n_labels)).astype(np.float32)
-    tree_vectors = _unit_rows(rng, config.n_leaves - 1)
-    tree_thresholds = rng.normal(0, 0.05, config.n_leaves - 1).astype(np.float32)
-    bias = rng.normal(size=n_labels).astype(np.float32)
-    return {
-        **Tree.from_floats(tree_vectors, tree_thresholds).tensors(),
-        "table": table,
-        "dictionary": dictionary,
-        "inverse_grams": invert_grams(table, dictionary),
-        **LinearClassifier.from_floats(weights, bias).tensors(),
-    }
 
 
 def random_bundle(
@@ -56,7 +28,7 @@ def random_bundle(
     labels: tuple[str, ...] = LABELS,
 ) -> Bundle:
     """A valid bundle in memory, with two probes that the engine scored itself."""
-    tensors = random_tensors(seed, config, len(labels))
+    tensors = random_tensors(config, len(labels), seed)
     manifest = Manifest(
         name=name,
         version=version,
@@ -99,9 +71,3 @@ def flip_byte(path: Path, position: int) -> None:
     data = bytearray(path.read_bytes())
     data[position] ^= 0xFF
     path.write_bytes(data)
-
-
-def _unit_rows(rng: np.random.Generator, rows: int) -> Float32Array:
-    vectors = rng.normal(size=(rows, 128))
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors.astype(np.float32)

@@ -11,9 +11,11 @@ from PIL import Image
 
 from service.engine import Bundle, Engine, EngineConfig, Manifest, Probe
 from service.engine.arrays import Float32Array, Float64Array, Int32Array
-from service.engine.bundle import hash_specs
+from service.engine.blocks import ResidualsBlock
+from service.engine.bundle import block_prefix, hash_specs, prefixed, view_prefix
 from service.engine.classifier import LinearClassifier
 from service.engine.coding import invert_grams
+from service.engine.config import BlockConfig, CodesConfig, ResidualsConfig, ViewConfig
 from service.engine.tree import Tree
 
 # The first example of a property compiles a kernel, so that a deadline would lie.
@@ -22,8 +24,26 @@ PROPERTY = settings(max_examples=30, deadline=None)
 # Around the tree's block of 32 descriptors and the width of a SIMD register.
 AWKWARD_COUNTS = (0, 1, 15, 16, 17, 31, 32, 33)
 
-CONFIG = EngineConfig(depth=3, n_atoms=12, nonzeros=3, pyramid=(4, 2, 1), max_side=64)
+VIEW = ViewConfig(depth=3)
+CODES = CodesConfig(n_atoms=12, nonzeros=3, pyramid=(4, 2, 1))
+CONFIG = EngineConfig.of_codes(VIEW, CODES, max_side=64)
 LABELS = ("ant", "bee", "crab")
+
+SEVERAL = EngineConfig(
+    views=(
+        ViewConfig(depth=3, step=4),
+        ViewConfig(depth=4, descriptor="contour-sift", reduction=2),
+        ViewConfig(depth=2, descriptor="lazebnik-sift", reduction=2),
+    ),
+    blocks=(
+        ResidualsConfig(levels=(1, 2), components=9, pyramid=(2, 1), weight=0.25),
+        CodesConfig(n_atoms=20, nonzeros=3, weight=1.5, view=1),
+        CodesConfig(n_atoms=12, nonzeros=2, sign_rule="split", pyramid=(2, 1)),
+        ResidualsConfig(levels=(1, 0), components=5, pyramid=(3, 1), weight=3.0, view=2),
+    ),
+    max_side=90,
+)
+"""Views with residuals and codes, with codes alone, and with residuals alone."""
 
 
 def random_descriptors(rng: np.random.Generator, n: int, width: int = 128) -> Float32Array:
@@ -66,26 +86,38 @@ def random_tensors(
     config: EngineConfig = CONFIG, n_labels: int = len(LABELS), seed: int = 0
 ) -> dict[str, npt.NDArray[Any]]:
     rng = np.random.default_rng(seed)
-    table = random_table(rng, config.n_leaves, config.n_atoms, config.nonzeros)
-    dictionary = random_dictionary(rng, config.n_atoms)
-    hash_ = _random_hash(config, rng)
+    tensors: dict[str, npt.NDArray[Any]] = {}
+    for number, view in enumerate(config.views):
+        tensors |= prefixed(view_prefix(number), _random_hash(view, rng))
+    for number, block in enumerate(config.blocks):
+        own = _random_block(block, config.views[block.view], rng)
+        tensors |= prefixed(block_prefix(number), own)
     weights = random_descriptors(rng, config.n_features, n_labels)
     bias = rng.normal(size=n_labels).astype(np.float32)
-    return {
-        **hash_,
-        "table": table,
-        "dictionary": dictionary,
-        "inverse_grams": invert_grams(table, dictionary),
-        **LinearClassifier.from_floats(weights, bias).tensors(),
-    }
+    return {**tensors, **LinearClassifier.from_floats(weights, bias, config.slices).tensors()}
 
 
-def _random_hash(config: EngineConfig, rng: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
+def _random_block(
+    block: BlockConfig, view: ViewConfig, rng: np.random.Generator
+) -> dict[str, npt.NDArray[Any]]:
+    if isinstance(block, ResidualsConfig):
+        means = random_dictionary(rng, block.n_means)
+        shape = (block.n_means, 128, block.components)
+        projections = rng.normal(size=shape).astype(np.float32)
+        return dict(ResidualsBlock.from_floats(block, means, projections).tensors())
+    table = random_table(rng, view.n_leaves, block.n_atoms, block.nonzeros)
+    dictionary = random_dictionary(rng, block.n_atoms)
+    inverses = invert_grams(table, dictionary)
+    return {"table": table, "dictionary": dictionary, "inverse_grams": inverses}
+
+
+def _random_hash(view: ViewConfig, rng: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
     """Directions and offsets at random, in the types that a bundle stores."""
-    (wide, narrow), specs = hash_specs(config, 128), hash_specs(config, 128)
+    specs = hash_specs(view)
+    wide, narrow = specs
     vectors = rng.normal(size=specs[wide].shape).astype(np.float32)
     offsets = rng.normal(scale=0.3, size=specs[narrow].shape).astype(np.float32)
-    if config.hash == "tree":
+    if view.hash == "tree":
         return dict(Tree.from_floats(vectors, offsets).tensors())
     return {wide: vectors, narrow: offsets}
 

@@ -117,7 +117,7 @@ def test_fit_with_lazebniks_sift_gives_a_bundle_that_classifies_by_it(
     options = ("--descriptor", "lazebnik-sift", "--train-per-class", "8")
     assert main(["fit", str(drawn_images), "--out", str(out), *SMALL, *options]) == 0
     engine = Engine.load(out / "1")
-    assert engine.config.descriptor == "lazebnik-sift"
+    assert engine.config.view.descriptor == "lazebnik-sift"
     assert isinstance(engine.manifest.quality["test"], dict)
     assert engine.manifest.quality["test"]["mean_class_accuracy"] > 0.9
     image = (drawn_images / "disc" / "000.png").read_bytes()
@@ -219,7 +219,7 @@ def test_inspect_prints_the_same_as_json(
     assert main(["inspect", str(trained_bundle), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["labels"] == list(shapes.CLASSES)
-    assert facts["hash"]["nodes"] == 2 ** facts["config"]["depth"] - 1
+    assert facts["hash"]["nodes"] == 2 ** facts["config"]["views"][0]["depth"] - 1
 
 
 def _empty(_: Path) -> None:
@@ -517,7 +517,7 @@ def test_trained_bundle_records_the_scores_of_the_weights_that_it_stores(
     trained_bundle: Path,
 ) -> None:
     engine = Engine.load(trained_bundle)
-    assert engine.manifest.tensors["classifier_weights"].dtype == "int16"
+    assert engine.manifest.tensors["classifier_weights"].dtype == "int8"
     for probe in engine.manifest.probes:
         np.testing.assert_array_equal(engine.scores(probe.image), probe.scores)
 

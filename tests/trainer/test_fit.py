@@ -10,7 +10,9 @@ from trainer.config import FitConfig
 from trainer.data.dataset import scan
 from trainer.fit import fit
 
-CONFIG = FitConfig(samples=3000, atoms=128, nonzeros=3, iterations=1, depth=3, regularisation=3.0)
+CONFIG = FitConfig(
+    recipe="best", samples=3000, atoms=128, nonzeros=3, iterations=1, depth=3, regularisation=3.0
+)
 
 
 def _fit_with_blas_threads(images: Path, count: int) -> Bundle:

@@ -13,6 +13,7 @@ import numpy as np
 
 from service.engine import Engine
 from service.engine.arrays import Float32Array
+from service.engine.config import STEPS
 from service.engine.sift import describe, locate
 from trainer.bench.engine_bench import EngineBench, each_of
 from trainer.bench.engine_processes import measure_throughput
@@ -21,6 +22,7 @@ from trainer.bench.machine import pinned, separate_cores
 from trainer.bench.peers import blas_product, opencv_sift, sklearn_omp, spams_omp
 from trainer.bench.settings import ModelSize
 from trainer.bench.spread import Spread
+from trainer.recipes import RecipeName
 
 __all__ = ["ENGINE_FIGURES"]
 
@@ -100,12 +102,12 @@ def sift_vs_opencv(bench: EngineBench) -> Figure:
 
     Descriptors stay where they lie in the feature map; their norms belong to coding.
     """
-    return _sift_vs_opencv(bench, lambda gray: locate(gray, "fast-sift"))
+    return _sift_vs_opencv(bench, lambda gray: locate(gray, "fast-sift", STEPS["fast-sift"]))
 
 
 def sift_laid_out_vs_opencv(bench: EngineBench) -> Figure:
     """Compare normalised descriptors, laid out in memory as OpenCV's are, with OpenCV's."""
-    return _sift_vs_opencv(bench, lambda gray: describe(gray, "fast-sift"))
+    return _sift_vs_opencv(bench, lambda gray: describe(gray, "fast-sift", STEPS["fast-sift"]))
 
 
 def _sift_vs_opencv(bench: EngineBench, sift: Callable[[Float32Array], object]) -> Figure:
@@ -150,6 +152,25 @@ def threads_2(bench: EngineBench) -> Figure:
     return Figure.ratio(timings.averaged(), "one_thread", "two_threads")
 
 
+def recipe_cost(bench: EngineBench) -> Figure:
+    """Compare the recipe `best` with the paper's pipeline, from the bytes of JPEGs to labels."""
+    return _recipe_cost(bench, "best")
+
+
+def fast_recipe_cost(bench: EngineBench) -> Figure:
+    """Compare the recipe `fast` with the paper's pipeline."""
+    return _recipe_cost(bench, "fast")
+
+
+def _recipe_cost(bench: EngineBench, name: RecipeName) -> Figure:
+    ours, paper = bench.models.load_recipe(name), bench.models.load_recipe("paper")
+    images = [path.read_bytes() for path in bench.photographs.caltech]
+    timings = bench.compare(
+        {**each_of(name, ours.classify, images), **each_of("paper", paper.classify, images)}
+    )
+    return Figure.ratio(timings.averaged(), name, "paper")
+
+
 def frames_per_second(bench: EngineBench) -> Figure:
     """Count photographs a second on one core, with twice the atoms as in the paper's figure."""
     return _frames_per_second(bench, bench.models.load(_doubled(bench)), bench.images)
@@ -186,6 +207,10 @@ ENGINE_FIGURES: dict[str, Goal[EngineBench]] = {
     "sift_vs_opencv": Goal(sift_vs_opencv, "OpenCV's dense SIFT / ours", 300, 500),
     "sift_laid_out_vs_opencv": Goal(
         sift_laid_out_vs_opencv, "the same, our descriptors laid out and normalised"
+    ),
+    "recipe_cost": Goal(recipe_cost, "the recipe best / the paper's pipeline", ceiling=2.0),
+    "fast_recipe_cost": Goal(
+        fast_recipe_cost, "the recipe fast / the paper's pipeline", ceiling=1.0
     ),
     "scaling_2": Goal(scaling_2, "images a second, two processes / one", 1.85, 1.95),
     "threads_2": Goal(threads_2, "seconds of one image, one thread / two", 1.5, 1.8, "3.1 (four)"),

@@ -17,16 +17,21 @@ import numpy as np
 
 from service.engine import Engine, EngineConfig, FeatureExtractor, Manifest, write_bundle
 from service.engine.arrays import Float32Array
+from service.engine.blocks import CodesBlock
 from service.engine.classifier import LinearClassifier
 from service.engine.coding import Coder
+from service.engine.config import CodesConfig, ViewConfig
 from service.engine.tree import Tree
 from trainer.bench.settings import BenchSettings, ModelSize
+from trainer.config import FitConfig
 from trainer.data.dataset import LabelledImage
 from trainer.data.sampling import SampleSettings, sample_descriptors
+from trainer.features import FeaturePlan, learn_features
 from trainer.fit import bundle_of
 from trainer.learn.dictionary import first_dictionary
 from trainer.learn.somp import choose_active_sets, group_by_leaf
 from trainer.learn.tree import TreeSettings, build_tree
+from trainer.recipes import RecipeName
 
 __all__ = ["UNLIMITED_SIDE", "Models", "draw_descriptors"]
 
@@ -61,13 +66,39 @@ class Models:
             self._write(size, max_side, folder)
         return folder
 
+    def load_recipe(self, name: RecipeName) -> Engine:
+        """The engine of a recipe.
+
+        Views and blocks are learned from the photographs, so that the walk down a tree and the
+        entries of its tables are those of a real model; labels are drawn at random.
+        """
+        folder = self.folder / f"{self._origin}-{name}" / "1"
+        if not folder.exists():
+            logger.info("model of the recipe %s", name)
+            config = FitConfig(
+                recipe=name,
+                samples=self.settings.samples,
+                atoms=self.settings.atoms,
+                nonzeros=self.settings.nonzeros,
+                iterations=1,
+            )
+            images = [LabelledImage(path, 0) for path in self.images]
+            extractor = learn_features(images, FeaturePlan(config)).extractor
+            self._publish(extractor, folder)
+        return Engine.load(folder)
+
     def _write(self, size: ModelSize, max_side: int, folder: Path) -> None:
-        config = EngineConfig(size.depth, size.atoms, size.nonzeros, max_side=max_side)
+        codes = CodesConfig(size.atoms, size.nonzeros)
+        config = EngineConfig.of_codes(ViewConfig(size.depth), codes, max_side)
+        blocks = [CodesBlock(codes, self._coder(size))]
+        self._publish(FeatureExtractor(config, [self._tree_of(size.depth)], blocks), folder)
+
+    def _publish(self, extractor: FeatureExtractor, folder: Path) -> None:
         labels = tuple(f"label {number}" for number in range(self.settings.labels))
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        manifest = Manifest(folder.parent.name, 1, created, config, labels)
-        extractor = FeatureExtractor(config, self._tree_of(size.depth), self._coder(size))
-        write_bundle(bundle_of(extractor, self._classifier(config), manifest), folder)
+        manifest = Manifest(folder.parent.name, 1, created, extractor.config, labels)
+        classifier = self._classifier(extractor.config)
+        write_bundle(bundle_of(extractor, classifier, manifest), folder)
 
     @cached_property
     def _origin(self) -> str:
@@ -108,7 +139,9 @@ class Models:
         rng = np.random.default_rng(self.settings.seed)
         shape = (config.n_features, self.settings.labels)
         weights = rng.standard_normal(shape, np.float32)
-        return LinearClassifier.from_floats(weights, np.zeros(self.settings.labels, np.float32))
+        return LinearClassifier.from_floats(
+            weights, np.zeros(self.settings.labels, np.float32), config.slices
+        )
 
 
 def draw_descriptors(images: tuple[Path, ...], count: int, seed: int) -> Float32Array:

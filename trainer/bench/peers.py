@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from service.engine.arrays import Float32Array, UInt8Array
-from service.engine.sift import SMALLEST_SIDE, STEPS, grid_shape
+from service.engine.config import STEPS
+from service.engine.sift import SMALLEST_SIDE, grid_shape
 from trainer.errors import TrainingError
 from trainer.exact.omp import prepare_pursuit
 from trainer.learn.dictionary import unit_rows
@@ -66,8 +67,8 @@ def opencv_sift(pixels: UInt8Array) -> Workload:
     cv2 = optional("cv2", "opencv-python-headless")
     cv2.setNumThreads(1)
     height, width = pixels.shape
-    rows, cols = grid_shape(height, width, "fast-sift")
     step, margin = STEPS["fast-sift"], (SMALLEST_SIDE - 1) / 2
+    rows, cols = grid_shape(height, width, step)
     keypoints = [
         cv2.KeyPoint(step * x + margin, step * y + margin, _KEYPOINT_SIZE, 0)
         for y in range(rows)

@@ -26,7 +26,7 @@ from trainer.bench.stopwatch import Timings
 __all__ = ["Rates", "Stage", "StageReport", "measure_stages"]
 
 _FLOAT = 4  # bytes of a float32, and of an int32
-_SHORT = 2  # bytes of a value of a direction, and of a classifier's weight
+_SHORT = 2  # bytes of a value of a direction
 
 # An instruction multiplies twice as many 16-bit integers as float32, whose rate is measured.
 _SHORTS_PER_FLOAT = 2
@@ -125,7 +125,7 @@ def _seconds(timings: Timings, stage: str) -> Spread:
 
 def _steps(engine: Engine, data: bytes) -> _Steps:
     gray = engine.decode(data)
-    rows, cols, descriptors = locate(gray, engine.config.descriptor)
+    rows, cols, descriptors = locate(gray, "fast-sift", engine.config.view.step)
     codes = engine.coder.encode(descriptors, engine.hash.route(descriptors))
     pooled = engine.pool(codes, (rows, cols))
     scores = engine.classifier.scores(pooled)
@@ -135,7 +135,7 @@ def _steps(engine: Engine, data: bytes) -> _Steps:
 def _workloads(engine: Engine, steps: _Steps) -> dict[str, Callable[[], object]]:
     return {
         "decode": lambda: engine.decode(steps.data),
-        "sift": lambda: locate(steps.gray, engine.config.descriptor),
+        "sift": lambda: locate(steps.gray, "fast-sift", engine.config.view.step),
         "directions": lambda: sum(len(part) for _, part in steps.descriptors.parts()),
         "route": lambda: engine.hash.route(steps.descriptors),
         "code": lambda: engine.coder.encode(steps.descriptors, steps.codes.leaf_ids),
@@ -147,7 +147,7 @@ def _workloads(engine: Engine, steps: _Steps) -> dict[str, Callable[[], object]]
 def _work(engine: Engine, steps: _Steps) -> dict[str, tuple[int, int]]:
     """Multiply-adds and bytes of every stage but decoding, outputs included."""
     n, width = len(steps.descriptors), steps.descriptors.width
-    m, depth, labels = engine.config.nonzeros, engine.config.depth, len(engine.labels)
+    m, depth, labels = engine.config.codes.nonzeros, engine.config.view.depth, len(engine.labels)
     features_map = steps.descriptors.flat.nbytes
     directions, codes = n * width * _SHORT, n * m * 2 * _FLOAT
     leaves, nodes = _touched(steps.codes.leaf_ids, depth)
@@ -171,7 +171,7 @@ def _work(engine: Engine, steps: _Steps) -> dict[str, tuple[int, int]]:
             + codes,
         ),
         "pool": (n * m, codes + steps.pooled.nbytes),
-        "classify": (features * labels, features * labels * _SHORT + steps.pooled.nbytes),
+        "classify": (features * labels, features * labels + steps.pooled.nbytes),
     }
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from service.engine import ImageError, image, sift
+from service.engine import ImageError, description, image
 from service.engine.arrays import Float32Array, Int32Array
-from service.engine.config import Descriptor
+from service.engine.config import ViewConfig
+from service.engine.image import Picture
 from service.engine.tree import norms_of
 from trainer.data.dataset import LabelledImage
 from trainer.data.scratch import joined
@@ -53,9 +54,12 @@ class Sample:
     unreadable: tuple[UnreadableImage, ...]
 
 
+_PLAIN_VIEW = ViewConfig(depth=1)
+
+
 @dataclass(frozen=True)
 class SampleSettings:
-    """How many descriptors of which kind, and where to keep them.
+    """How many descriptors of which view, and where to keep them; the view's depth is not read.
 
     `scratch` is a folder for files that stand in for memory; None keeps them in memory.
     """
@@ -63,7 +67,7 @@ class SampleSettings:
     samples: int
     max_side: int = 300
     seed: int = 0
-    descriptor: Descriptor = "fast-sift"
+    view: ViewConfig = _PLAIN_VIEW
     scratch: Path | None = None
 
 
@@ -74,8 +78,7 @@ def sample_descriptors(images: Sequence[LabelledImage], settings: SampleSettings
     def draw(number: int) -> Float32Array | UnreadableImage:
         path = images[number].path
         try:
-            gray = image.decode(path.read_bytes(), settings.max_side)
-            grid = sift.describe(gray, settings.descriptor)
+            grid = description.describe(_picture(path, settings), settings.view)
         except (ImageError, OSError) as error:
             return UnreadableImage(path, str(error))
         rng = np.random.default_rng([settings.seed, number])
@@ -100,6 +103,13 @@ def sample_descriptors(images: Sequence[LabelledImage], settings: SampleSettings
         raise DataError("no descriptors: not one of the images is readable and shows anything")
     image_ids = np.repeat(np.arange(len(readable), dtype=np.int32), counts)
     return Sample(descriptors, image_ids, tuple(readable), tuple(unreadable))
+
+
+def _picture(path: Path, settings: SampleSettings) -> Picture:
+    data = path.read_bytes()
+    if settings.view.descriptor == "colour":
+        return image.decode_picture(data, settings.max_side)
+    return Picture(image.decode(data, settings.max_side))
 
 
 def _draw(descriptors: Float32Array, count: int, rng: np.random.Generator) -> Float32Array:

@@ -62,7 +62,8 @@ def measure_baseline(dataset: Dataset, config: FitConfig, kind: OmpDictionary) -
 
 def evaluate_omp(split: Split, config: FitConfig, dictionary: Float32Array) -> Evaluation:
     """OMP with a dictionary (K, d) on the test images of `split`, all else by `config`."""
-    engine_config = replace(config.engine_config(depth=1), n_atoms=len(dictionary))
+    plain = config.engine_config(depth=1)
+    engine_config = replace(plain, blocks=(replace(plain.codes, n_atoms=len(dictionary)),))
     extractor = OmpExtractor(engine_config, OmpCoder(dictionary, config.nonzeros))
     names = {image.label: image.path.parent.name for image in (*split.train, *split.test)}
     pooled, labels, _ = _pooled_vectors(extractor, split.train, "training")
@@ -85,7 +86,7 @@ def _learn_dictionary(
     images: Sequence[LabelledImage], config: FitConfig, kind: OmpDictionary
 ) -> Float32Array:
     logger.info("%d training images", len(images))
-    settings = SampleSettings(config.samples, config.max_side, config.seed, config.descriptor)
+    settings = SampleSettings(config.samples, config.max_side, config.seed, config.view)
     sample = sample_descriptors(images, settings)
     rng = np.random.default_rng(config.seed)
     logger.info("%d descriptors, dictionary by %s", len(sample.descriptors), kind)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from service.engine import DescriptorError, EngineConfig, image, pooling, sift
 from service.engine.arrays import Float32Array, Int32Array, frozen
 from service.engine.codes import Codes
+from service.engine.description import sift_kind
 from service.engine.tree import norms_of
 from trainer.errors import ConfigError, TrainingError
 from trainer.learn.dictionary import first_dictionary, residual_energies, unit_rows
@@ -107,11 +108,13 @@ class OmpExtractor:
     def pooled_vector(self, data: bytes) -> Float32Array:
         """Encoded image -> pooled vector (n_features,)."""
         descriptors = sift.describe(
-            image.decode(data, self.config.max_side), self.config.descriptor
+            image.decode(data, self.config.max_side),
+            sift_kind(self.config.view),
+            self.config.view.step,
         )
         rows, cols, width = descriptors.shape
         codes = self.coder.encode(descriptors.reshape(rows * cols, width))
-        return pooling.pool(codes, (rows, cols), self.config)
+        return pooling.pool(codes, (rows, cols), self.config.codes)
 
 
 @dataclass(frozen=True)

@@ -98,10 +98,13 @@ def _choose(folds: Folds, settings: ClassifierSettings) -> tuple[Choice, HeldOut
     if not folds.masks:
         return choice, None
     search = Search(folds)
-    if not settings.fixed_weights:
-        choice = search.choose_weights(choice)
     if settings.regularisation is None:
         choice = search.choose_regularisation(choice)
+    if not settings.fixed_weights and n_blocks > 1:
+        # With the regularisation of all blocks: at that of fewer, a good block may seem to lose.
+        choice = search.choose_weights(choice)
+        if settings.regularisation is None:
+            choice = search.choose_regularisation(choice)
     search.try_all([choice])
     if len(weights) > 1:
         logger.info("weights of the blocks: %s", ", ".join(f"{w:.3g}" for w in choice.weights))

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from service.engine.sift import STEPS
+from service.engine.config import STEPS
 from trainer.reproduce.accuracy import AccuracyReport, Row, has_all_splits
 from trainer.reproduce.paper_tables import Accuracy
 from trainer.tables import Table, aligned, piped, wrapped

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal, TypeVar, get_args
 
-from service.engine.config import Descriptor
+from service.engine.sift import SiftKind
 from trainer.errors import ConfigError
 
 __all__ = [
@@ -27,7 +27,7 @@ Origin = Literal["own", "foreign"]
 
 Choice = TypeVar("Choice", bound=str)
 
-_DESCRIPTORS: dict[Descriptor, str] = {
+_DESCRIPTORS: dict[SiftKind, str] = {
     "fast-sift": "fast SIFT",
     "lazebnik-sift": "Lazebnik's SIFT",
 }
@@ -44,7 +44,7 @@ class Cell:
     """
 
     coder: Coding
-    descriptor: Descriptor
+    descriptor: SiftKind
     nonzeros: int
     atoms: int
     dictionary: Origin = "own"

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from service.engine import EngineConfig, image, pooling, sift
 from service.engine.arrays import Float32Array
 from service.engine.coding import Coder
+from service.engine.description import sift_kind
 from service.engine.tree import Tree
 from trainer.exact.omp import OmpExtractor
 
@@ -63,11 +64,11 @@ class TreeFeatures:
         """Described and routed once, coded and pooled for each cell."""
         shared = self.configs[0]
         gray = image.decode(data, shared.max_side)
-        rows, cols, descriptors = sift.locate(gray, shared.descriptor)
+        rows, cols, descriptors = sift.locate(gray, sift_kind(shared.view), shared.view.step)
         descriptors.fixed  # noqa: B018  # in fixed point once, not for every coder again
         leaf_ids = self.tree.route(descriptors)
         return tuple(
-            pooling.pool(coder.encode(descriptors, leaf_ids), (rows, cols), config)
+            pooling.pool(coder.encode(descriptors, leaf_ids), (rows, cols), config.codes)
             for coder, config in zip(self.coders, self.configs, strict=True)
         )
 

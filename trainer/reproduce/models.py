@@ -14,7 +14,8 @@ import numpy as np
 
 from service.engine.arrays import Float32Array
 from service.engine.coding import Coder
-from service.engine.config import Descriptor
+from service.engine.config import ViewConfig
+from service.engine.sift import SiftKind
 from service.engine.tree import Tree
 from trainer.config import FitConfig
 from trainer.data.dataset import LabelledImage
@@ -72,7 +73,7 @@ class Models:
 
     cache: Cache
     config: FitConfig
-    descriptor: Descriptor
+    descriptor: SiftKind
     root: Path
     source: Source
 
@@ -97,7 +98,8 @@ class Models:
             raise NotLearnedError(f"a model of {self.source.words} is not on disk")
         config = self.config
         logger.info("drawing descriptors of %s", self.source.words)
-        settings = SampleSettings(config.samples, config.max_side, config.seed, self.descriptor)
+        view = ViewConfig(self._depth, self.descriptor)
+        settings = SampleSettings(config.samples, config.max_side, config.seed, view)
         return sample_descriptors(self.source.images, settings).descriptors
 
     @cached_property

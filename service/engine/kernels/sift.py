@@ -11,7 +11,7 @@ import numpy as np
 from service.engine.arrays import Float32Array
 from service.engine.compiling import kernel, part
 
-__all__ = ["build_feature_map", "clamp_descriptors", "sum_patches"]
+__all__ = ["build_feature_map", "clamp_descriptors", "filter_row", "sum_patches"]
 
 # Keeps 0/0 out of e²/m² at flat pixels; the smallest m² that matters, one grey
 # level of 16 bits, is 1e-10.
@@ -19,7 +19,7 @@ _TINY = np.float32(1e-30)
 
 
 @part
-def _filter_row(
+def filter_row(
     gray: Float32Array,
     y: int,
     smooth: Float32Array,
@@ -136,8 +136,8 @@ def build_feature_map(
     cells = np.empty((8, cols), np.float32)
     for row in range(rows + 1):
         y = 2 * row
-        _filter_row(gray, y, smooth, derive, columns, upper)
-        _filter_row(gray, y + 1, smooth, derive, columns, lower)
+        filter_row(gray, y, smooth, derive, columns, upper)
+        filter_row(gray, y + 1, smooth, derive, columns, lower)
         _join_bands(upper, lower, inverses, directions, bands)
         for n in range(8):
             for x in range(cols):  # two columns added up, smoothed with the next two
@@ -201,7 +201,7 @@ def sum_patches(
     cells = np.empty((32, cols), np.float32)
     for y in range(step * (rows - 1) + 16):
         bands[:] = 0
-        _filter_row(gray, y, smooth, derive, columns, gradient)
+        filter_row(gray, y, smooth, derive, columns, gradient)
         _add_bands(gradient, directions, bands)
         _weigh_row(bands, weights, step, cells)
         for row in range(max(0, (y - 16) // step + 1), min(rows, y // step + 1)):

@@ -21,7 +21,7 @@ OUTPUTS = {
 
 def output_types(manifest: Manifest) -> tuple[TensorType, ...]:
     """The outputs for images, then those for descriptors."""
-    n_labels, nonzeros = len(manifest.labels), manifest.config.nonzeros
+    n_labels, nonzeros = len(manifest.labels), manifest.config.codes.nonzeros
     return (
         TensorType("label", "BYTES", (-1,)),
         TensorType("label_id", "INT32", (-1,)),

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from service.engine import Codes, Engine, sift
+from service.engine import Codes, Engine, Stopwatch, sift
 from service.engine.arrays import Float32Array
 from service.engine.fixedpoint import Descriptors
+from service.engine.image import Picture
+from service.engine.threads import ONE_THREAD
 from service.settings import EMBEDDED_MODELS
 from tests.support.samples import AWKWARD_COUNTS
 from trainer.bench.photographs import make_photographs
@@ -55,8 +57,8 @@ def test_an_image_gets_the_codes_of_routing_and_coding_apart(
     engine: Engine, photograph: Path, name: str, size: tuple[int, int]
 ) -> None:
     gray = _gray(photograph if name == "photograph" else EXAMPLES / f"{name}.png", size)
-    rows, cols, descriptors = sift.locate(gray, "fast-sift")
-    found, grid = engine.encode_image(gray)
+    rows, cols, descriptors = sift.locate(gray, "fast-sift", 2)
+    found, grid, _ = engine.view.encode_image(Picture(gray), ONE_THREAD, Stopwatch())
     assert grid == (rows, cols)
     _assert_same(found, _apart(engine, descriptors))
 

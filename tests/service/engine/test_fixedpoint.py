@@ -96,8 +96,8 @@ def test_descriptors_in_the_feature_map_are_those_laid_out(
     seed: int, height: int, width: int
 ) -> None:
     gray = np.random.default_rng(seed).random((height, width)).astype(np.float32)
-    rows, cols, located = sift.locate(gray, "fast-sift")
-    joined = sift.describe(gray, "fast-sift").reshape(rows * cols, 128)
+    rows, cols, located = sift.locate(gray, "fast-sift", 2)
+    joined = sift.describe(gray, "fast-sift", 2).reshape(rows * cols, 128)
     found, expected = located.fixed, Descriptors.of(joined).fixed
     # Scaled down to norm one before they are rounded, or not: one unit at the most.
     assert np.abs(found.directions.astype(int) - expected.directions).max() <= 1

@@ -53,7 +53,7 @@ def test_zero_is_not_positive() -> None:
 
 @pytest.mark.parametrize("kind", ["tanh", "sine"])
 def test_bundle_with_a_projection_hash_serves(tmp_path: Path, kind: str) -> None:
-    config = replace(samples.CONFIG, hash=kind)  # type: ignore[arg-type]
+    config = replace(samples.CONFIG, views=(replace(samples.VIEW, hash=kind),))  # type: ignore[arg-type]
     written = samples.random_bundle(config)
     write_bundle(written, tmp_path / "1")
     engine = Engine.load(tmp_path / "1")
@@ -64,7 +64,9 @@ def test_bundle_with_a_projection_hash_serves(tmp_path: Path, kind: str) -> None
 
 
 def test_bundle_that_names_another_hash_than_it_holds_is_refused(tmp_path: Path) -> None:
-    bundle = samples.random_bundle(replace(samples.CONFIG, hash="tanh"), n_probes=0)
+    bundle = samples.random_bundle(
+        replace(samples.CONFIG, views=(replace(samples.VIEW, hash="tanh"),)), n_probes=0
+    )
     wrong = replace(bundle, manifest=replace(bundle.manifest, config=samples.CONFIG))
     write_bundle(wrong, tmp_path / "1")
     with pytest.raises(BundleError, match=r"expected .*tree_vectors"):

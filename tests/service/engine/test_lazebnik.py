@@ -11,13 +11,14 @@ from hypothesis.extra import numpy as hnp
 
 from service.engine import BrokenImageError, Engine, sift
 from service.engine.arrays import Float32Array, frozen
+from service.engine.config import STEPS, ViewConfig
 from service.engine.kernels.sift import clamp_descriptors, sum_patches
 from tests import reference
 from tests.reference import EPSILON
 from tests.support.descriptors import FEATURE_ROUNDING, HALF, cells_of
 from tests.support.samples import CONFIG, PROPERTY, random_bundle, random_gray
 
-STEP = sift.STEPS["lazebnik-sift"]
+STEP = STEPS["lazebnik-sift"]
 
 # The weights of a bin add up to at most 16, as many pixels as a feature of the fast SIFT
 # adds. They also round, and so does each of 8 + 8 additions to a sum of at most 16·√2.
@@ -33,13 +34,13 @@ vectors = hnp.arrays(np.float32, 128, elements=st.floats(0, 1, width=32))
 
 
 def describe(gray: Float32Array) -> Float32Array:
-    return sift.describe(gray, "lazebnik-sift")
+    return sift.describe(gray, "lazebnik-sift", STEP)
 
 
 def sums_of(gray: Float32Array, step: int) -> Float32Array:
     rows, cols = ((side - 20) // step + 1 for side in gray.shape)
     sums = np.zeros((rows, 128, cols), np.float32)
-    steps = (sift._SMOOTH, sift._DERIVE, sift._DIRECTIONS, sift._PATCH_WEIGHTS)
+    steps = (*sift.FILTERS, sift._DIRECTIONS, sift._PATCH_WEIGHTS)
     sum_patches(frozen(gray), *steps, step, sums)
     return sums.transpose(0, 2, 1)
 
@@ -170,12 +171,12 @@ def test_descriptors_equal_the_oracle(height: int, width: int, contrast: float) 
 
 @pytest.mark.parametrize(("height", "width"), SIZES)
 def test_grid_shape_agrees_with_describe(height: int, width: int) -> None:
-    shape = sift.grid_shape(height, width, "lazebnik-sift")
+    shape = sift.grid_shape(height, width, STEP)
     assert describe(np.zeros((height, width), np.float32)).shape == (*shape, 128)
 
 
 def test_the_smallest_image_has_one_descriptor() -> None:
-    assert sift.grid_shape(sift.SMALLEST_SIDE, sift.SMALLEST_SIDE, "lazebnik-sift") == (1, 1)
+    assert sift.grid_shape(sift.SMALLEST_SIDE, sift.SMALLEST_SIDE, STEP) == (1, 1)
 
 
 @pytest.mark.parametrize(("height", "width"), [(19, 20), (20, 19), (1, 300), (0, 0)])
@@ -236,6 +237,6 @@ def test_describe_leaves_its_input_alone() -> None:
 
 
 def test_an_engine_describes_as_its_configuration_says() -> None:
-    engine = Engine(random_bundle(replace(CONFIG, descriptor="lazebnik-sift")))
+    engine = Engine(random_bundle(replace(CONFIG, views=(ViewConfig(3, "lazebnik-sift"),))))
     gray = noise(40, 33)
     np.testing.assert_array_equal(engine.describe(gray), describe(gray))

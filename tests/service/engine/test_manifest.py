@@ -154,8 +154,8 @@ def test_a_member_that_no_manifest_has_is_refused() -> None:
 def test_a_bundle_from_before_a_setting_existed_is_still_read() -> None:
     older = document()
     assert isinstance(older["config"], dict)
-    del older["config"]["hash"]
-    assert parse_manifest(sealed(older), WHERE).config.hash == "tree"
+    del older["config"]["views"][0]["hash"]
+    assert parse_manifest(sealed(older), WHERE).config.view.hash == "tree"
 
 
 @pytest.mark.parametrize(
@@ -203,17 +203,29 @@ def test_another_format_version_is_refused(version: int) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("config.depth", 0, "config: depth is 0, expected a whole number from 1 to 24"),
-        ("config.depth", "3", "config: depth is '3'"),
-        ("config.nonzeros", 13, "config: nonzeros is 13, expected a whole number from 1 to 12"),
-        ("config.sign_rule", "both", "config: sign_rule is 'both'"),
-        ("config.sign_rule", ["raw"], "config: sign_rule is"),
-        ("config.pyramid", [4, 3], "config: pyramid level 3 does not divide"),
-        ("config.pyramid", 4, "config: "),
-        ("config.pyramid", "421", "config: pyramid level is '4'"),
+        ("config.views.0.depth", 0, "config: depth is 0, expected a whole number from 1 to 24"),
+        ("config.views.0.depth", "3", "config: depth is '3'"),
+        (
+            "config.blocks.0.nonzeros",
+            13,
+            "config: nonzeros is 13, expected a whole number from 1 to 12",
+        ),
+        ("config.blocks.0.sign_rule", "both", "config: sign_rule is 'both'"),
+        ("config.blocks.0.sign_rule", ["raw"], "config: sign_rule is"),
+        ("config.blocks.0.pyramid", [4, 3], "config: pyramid level 3 does not divide"),
+        ("config.blocks.0.pyramid", 4, "config: pyramid is 4, expected a list"),
+        ("config.blocks.0.pyramid", "421", "config: pyramid is '421', expected a list"),
+        ("config.blocks.0.pyramid", ["4"], "config: pyramid level is '4'"),
         ("config.probability_scale", "1", "config: "),
         ("config.probability_scale", float("nan"), "config: probability_scale is nan"),
         ("config.unknown", 1, "config: .*unknown"),
+        ("config.views.0.unknown", 1, "config: .*unknown"),
+        ("config.blocks.0.unknown", 1, "config: .*unknown"),
+        ("config.blocks.0.kind", "atoms", "config: kind is 'atoms', expected one of codes, "),
+        ("config.blocks.0.weight", -1, "config: weight is -1, expected a positive number"),
+        ("config.blocks.0.view", 1, "config: view is 1, expected a whole number from 0 to 0"),
+        ("config.views", 7, "config: views is 7, expected a list of objects"),
+        ("config.blocks", [7], r"config: blocks is \[7\], expected a list of objects"),
         ("labels", ["ant"], "labels must be at least two different strings"),
         ("labels", ["ant", "ant"], "labels must be at least two different strings"),
         ("labels", ["ant", 7], "labels must be at least two different strings"),
@@ -242,8 +254,8 @@ def test_a_value_that_cannot_be_is_named_even_under_a_true_digest(
 
 def test_a_missing_pyramid_is_named() -> None:
     whole = document()
-    del whole["config"]["pyramid"]
-    with pytest.raises(BundleError, match="config: 'pyramid'"):
+    del whole["config"]["blocks"][0]["pyramid"]
+    with pytest.raises(BundleError, match="config: pyramid is None, expected a list"):
         parse_manifest(sealed(whole), WHERE)
 
 

@@ -47,8 +47,8 @@ def oracle_of(engine: Engine) -> reference.Model:
         tree=reference.DecisionTree(tree.vectors, tree.thresholds),
         table=engine.coder.table,
         dictionary=engine.coder.dictionary,
-        sign_rule=engine.config.sign_rule,
-        levels=engine.config.pyramid,
+        sign_rule=engine.config.codes.sign_rule,
+        levels=engine.config.codes.pyramid,
     )
 
 
@@ -91,7 +91,7 @@ def test_classify_ranks_the_scores() -> None:
 
 
 def test_an_extractor_without_classifier_pools_as_the_engine() -> None:
-    extractor = FeatureExtractor(ENGINE.config, ENGINE.hash, ENGINE.coder)
+    extractor = FeatureExtractor(ENGINE.config, [ENGINE.hash], ENGINE.blocks)
     data = random_png(11)
     np.testing.assert_array_equal(extractor.pooled_vector(data), ENGINE.pooled_vector(data))
 

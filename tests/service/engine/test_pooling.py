@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine import Codes, EngineConfig
-from service.engine.config import SignRule
+from service.engine import Codes
+from service.engine.config import CodesConfig, SignRule
 from service.engine.pooling import pool
 from tests import reference
 from tests.reference import EPSILON
@@ -26,10 +26,8 @@ every_rule = pytest.mark.parametrize("sign_rule", SIGN_RULES)
 every_pyramid = pytest.mark.parametrize("pyramid", PYRAMIDS)
 
 
-def config_with(pyramid: tuple[int, ...], sign_rule: SignRule) -> EngineConfig:
-    return EngineConfig(
-        depth=1, n_atoms=N_ATOMS, nonzeros=NONZEROS, pyramid=pyramid, sign_rule=sign_rule
-    )
+def config_with(pyramid: tuple[int, ...], sign_rule: SignRule) -> CodesConfig:
+    return CodesConfig(N_ATOMS, NONZEROS, sign_rule, pyramid)
 
 
 def random_codes(seed: int, rows: int, cols: int) -> Codes:
@@ -40,7 +38,7 @@ def random_codes(seed: int, rows: int, cols: int) -> Codes:
     return Codes(np.zeros(rows * cols, np.int32), atom_ids, values)
 
 
-def oracle(codes: Codes, grid: tuple[int, int], config: EngineConfig) -> reference.Floats:
+def oracle(codes: Codes, grid: tuple[int, int], config: CodesConfig) -> reference.Floats:
     shape = (*grid, config.nonzeros)
     return reference.pool(
         codes.atom_ids.reshape(shape),
@@ -124,7 +122,7 @@ def test_an_empty_grid_pools_to_zero(sign_rule: SignRule) -> None:
     ],
 )
 def test_a_worked_example_of_each_sign_rule(sign_rule: SignRule, expected: list[float]) -> None:
-    config = EngineConfig(depth=1, n_atoms=3, nonzeros=1, pyramid=(1,), sign_rule=sign_rule)
+    config = CodesConfig(n_atoms=3, nonzeros=1, pyramid=(1,), sign_rule=sign_rule)
     atom_ids = np.array([[0], [0], [1]], np.int32)
     values = np.array([[2], [-4], [3]], np.float32)
     pooled = pool(Codes(np.zeros(3, np.int32), atom_ids, values), (1, 3), config)
@@ -134,7 +132,7 @@ def test_a_worked_example_of_each_sign_rule(sign_rule: SignRule, expected: list[
 
 
 def test_a_worked_example_places_regions_row_by_row() -> None:
-    config = EngineConfig(depth=1, n_atoms=1, nonzeros=1, pyramid=(2, 1))
+    config = CodesConfig(n_atoms=1, nonzeros=1, pyramid=(2, 1))
     values = np.array([[1], [2], [4], [2]], np.float32)
     codes = Codes(np.zeros(4, np.int32), np.zeros((4, 1), np.int32), values)
     expected = np.array([1, 2, 4, 2, 4]) / np.sqrt(41)

@@ -8,8 +8,9 @@ from hypothesis.extra import numpy as hnp
 
 from service.engine import BrokenImageError, image, sift
 from service.engine.arrays import Float32Array, frozen
-from service.engine.config import Descriptor
+from service.engine.config import STEPS
 from service.engine.kernels.sift import _add_bands, build_feature_map
+from service.engine.sift import SiftKind
 from tests import reference
 from tests.reference import EPSILON
 from tests.support.descriptors import FEATURE_ROUNDING, HALF, LIPSCHITZ, cells_of
@@ -26,7 +27,7 @@ sides = st.integers(20, 41)
 
 
 def describe(gray: Float32Array) -> Float32Array:
-    return sift.describe(gray, "fast-sift")
+    return sift.describe(gray, "fast-sift", STEPS["fast-sift"])
 
 
 def bands_of(gradient: Float32Array) -> Float32Array:
@@ -37,9 +38,9 @@ def bands_of(gradient: Float32Array) -> Float32Array:
 
 def features_of(gray: Float32Array) -> Float32Array:
     height, width = gray.shape
-    rows, cols = sift.grid_shape(height, width, "fast-sift")
+    rows, cols = sift.grid_shape(height, width, STEPS["fast-sift"])
     halves = np.empty((rows + 6, 2, (cols + 7) // 2, 8), np.float32)
-    build_feature_map(frozen(gray), sift._SMOOTH, sift._DERIVE, sift._DIRECTIONS, halves)
+    build_feature_map(frozen(gray), *sift.FILTERS, sift._DIRECTIONS, halves)
     features = np.empty((rows + 6, cols + 6, 8), np.float32)
     features[:, ::2] = halves[:, 0]
     features[:, 1::2] = halves[:, 1, : (cols + 6) // 2]
@@ -126,11 +127,11 @@ def test_black_and_white_noise_equals_the_oracle(height: int, width: int) -> Non
 @pytest.mark.parametrize(("height", "width"), SIZES)
 def test_grid_shape_agrees_with_describe(height: int, width: int) -> None:
     gray = np.zeros((height, width), np.float32)
-    assert describe(gray).shape == (*sift.grid_shape(height, width, "fast-sift"), 128)
+    assert describe(gray).shape == (*sift.grid_shape(height, width, STEPS["fast-sift"]), 128)
 
 
 def test_the_smallest_image_has_one_descriptor() -> None:
-    assert sift.grid_shape(sift.SMALLEST_SIDE, sift.SMALLEST_SIDE, "fast-sift") == (1, 1)
+    assert sift.grid_shape(sift.SMALLEST_SIDE, sift.SMALLEST_SIDE, STEPS["fast-sift"]) == (1, 1)
 
 
 @pytest.mark.parametrize(("height", "width"), [(19, 20), (20, 19), (1, 1), (1, 300), (0, 0)])
@@ -227,16 +228,18 @@ def test_describe_leaves_its_input_alone() -> None:
     np.testing.assert_array_equal(gray, before)
 
 
-@pytest.mark.parametrize("descriptor", ["fast-sift", "lazebnik-sift"])
+@pytest.mark.parametrize(
+    ("descriptor", "step"), [("fast-sift", 2), ("fast-sift", 4), ("lazebnik-sift", 4)]
+)
 @pytest.mark.parametrize(("height", "width"), [(40, 31), (41, 44), (42, 33), (43, 20)])
 def test_some_rows_of_the_grid_are_those_of_the_whole(
-    descriptor: Descriptor, height: int, width: int
+    descriptor: SiftKind, step: int, height: int, width: int
 ) -> None:
     gray = random_gray(np.random.default_rng(1), height, width)
-    rows, cols, whole = sift.locate(gray, descriptor)
+    rows, cols, whole = sift.locate(gray, descriptor, step)
     expected = whole.joined().reshape(rows, cols, 128)
     for begin, end in [(0, 1), (1, 3), (2, rows), (rows - 1, rows)]:
-        found = sift.locate(gray, descriptor, begin, end)
+        found = sift.locate(gray, descriptor, step, begin, end)
         assert (found.rows, found.cols) == (end - begin, cols)
         np.testing.assert_array_equal(
             found.descriptors.joined().reshape(-1, cols, 128), expected[begin:end]
@@ -246,14 +249,15 @@ def test_some_rows_of_the_grid_are_those_of_the_whole(
 @pytest.mark.parametrize("descriptor", ["fast-sift", "lazebnik-sift"])
 @pytest.mark.parametrize(("height", "width"), [(41, 50), (42, 47), (43, 36)])
 def test_a_descriptor_depends_on_its_patch_and_the_filter_around_it(
-    descriptor: Descriptor, height: int, width: int
+    descriptor: SiftKind, height: int, width: int
 ) -> None:
     gray = random_gray(np.random.default_rng(0), height, width)
-    grid = sift.describe(gray, descriptor)
-    left, top = sift.first_patch(height, width, descriptor)
-    row, col, step = 3, 2, sift.STEPS[descriptor]
+    step = STEPS[descriptor]
+    grid = sift.describe(gray, descriptor, step)
+    left, top = sift.first_patch(height, width, descriptor, step)
+    row, col = 3, 2
     y, x = top + row * step - 2, left + col * step - 2
-    alone = sift.describe(frozen(gray[y : y + 20, x : x + 20].copy()), descriptor)
+    alone = sift.describe(frozen(gray[y : y + 20, x : x + 20].copy()), descriptor, step)
     assert alone.shape == (1, 1, 128)
     np.testing.assert_allclose(alone[0, 0], grid[row, col], atol=1e-6)
 
@@ -262,9 +266,9 @@ def test_opencvs_descriptors_fit_with_their_orientations_reversed() -> None:
     """As the README says: upright, 16 pixels a patch, the same cells, the other way round."""
     cv2 = pytest.importorskip("cv2")
     gray = image.decode((ROOT / "service" / "examples" / "stop_sign.png").read_bytes(), 300)
-    ours = sift.describe(gray, "fast-sift")[10:90:8, 10:90:8].reshape(-1, 128)
+    ours = describe(gray)[10:90:8, 10:90:8].reshape(-1, 128)
     height, width = gray.shape
-    left, top = sift.first_patch(height, width, "fast-sift")
+    left, top = sift.first_patch(height, width, "fast-sift", STEPS["fast-sift"])
     middles = 2 * np.arange(10, 90, 8) + sift.PATCH_SIDE / 2 - 0.5
     keypoints = [cv2.KeyPoint(left + x, top + y, 8 / 3, 0) for y in middles for x in middles]
     found, theirs = cv2.SIFT_create().compute(np.rint(255 * gray).astype(np.uint8), keypoints)
@@ -278,3 +282,11 @@ def test_opencvs_descriptors_fit_with_their_orientations_reversed() -> None:
         return float((products[strong] / lengths[strong]).mean())
 
     assert likeness([0, 7, 6, 5, 4, 3, 2, 1]) > 0.75 > 0.6 > likeness(list(range(8)))
+
+
+@pytest.mark.parametrize("step", [4, 6, 8])
+@pytest.mark.parametrize(("height", "width"), SIZES)
+def test_a_longer_step_leaves_descriptors_out(step: int, height: int, width: int) -> None:
+    gray = random_gray(np.random.default_rng(2), height, width)
+    found = sift.describe(gray, "fast-sift", step)
+    np.testing.assert_array_equal(found, describe(gray)[:: step // 2, :: step // 2])

@@ -1,8 +1,12 @@
 """Every stage of an image is timed under its name."""
 
+import time
 from pathlib import Path
 
+import pytest
+
 from service.engine import STAGES, Engine, Stopwatch
+from service.engine.stopwatch import Stage
 
 
 def test_scores_time_every_stage_once(drawn_images: Path, trained_bundle: Path) -> None:
@@ -11,3 +15,14 @@ def test_scores_time_every_stage_once(drawn_images: Path, trained_bundle: Path) 
     Engine.load(trained_bundle).scores(image.read_bytes(), watch=watch)
     assert tuple(watch.seconds) == STAGES
     assert all(seconds >= 0 for seconds in watch.seconds.values())
+
+
+def test_laps_of_one_stage_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter([10.0, 11.0, 13.0, 17.0, 25.0])
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "perf_counter", lambda: next(moments))
+        watch = Stopwatch()
+        stages: tuple[Stage, ...] = ("sift", "coding", "sift", "coding")
+        for stage in stages:
+            watch.lap(stage)
+    assert watch.seconds == {"sift": 1 + 4, "coding": 2 + 8}

@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.engine import Engine, ImageLimits
+from service.engine import Codes, Engine, ImageLimits, write_bundle
 from service.engine.arrays import Float32Array
+from service.engine.blocks import CodesBlock
 from service.engine.bundle import BundleFiles
 from service.engine.ranking import probabilities
 from service.formats.v2 import answers
+from service.formats.v2.signature import output_types
 from service.pool.frames import Frame, Kind, reported_error
 from service.pool.operations import Operations
 from service.pool.worker_plan import WorkLimits
-from tests.support import bundles, pictures
+from tests.support import bundles, pictures, samples
 from tests.support.clients import base64_of
 
 PNG = pictures.png()
@@ -302,6 +304,68 @@ def test_a_request_in_json_whose_own_timeout_is_over_is_not_worked_on(worker: Wo
     body = request("descriptors", rows.tolist(), [1, 128], parameters={"timeout": 1_000})
     error = worker.error(Kind.INFER_JSON, body, accepted=time.monotonic() - 3_600)
     assert error.startswith("DeadlineError: there was no answer after 3.6e+03 s")
+
+
+# -- A bundle of several blocks -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def worker_of_several(tmp_path_factory: pytest.TempPathFactory) -> Worker:
+    folder = tmp_path_factory.mktemp("several") / "1"
+    write_bundle(samples.random_bundle(samples.SEVERAL), folder)
+    return Worker(folder)
+
+
+def first_codes(engine: Engine, rows: Float32Array) -> Codes:
+    """The codes of the first block of codes, which reads the second view."""
+    block = engine.blocks[1]
+    assert isinstance(block, CodesBlock)
+    return block.coder.encode(rows, engine.views[1].hash.route(rows))
+
+
+def test_codes_are_those_of_the_first_block_of_codes(worker_of_several: Worker) -> None:
+    rows, engine = descriptors(20), worker_of_several.engine
+    body, expected = as_raw(rows), first_codes(engine, rows)
+    found = json_of(worker_of_several.done(Kind.WRITE_CODES, body, source="raw", target="json"))
+    assert found["n_atoms"] == 20
+    assert found["leaf_ids"] == expected.leaf_ids.tolist()
+    assert found["atom_ids"] == expected.atom_ids.tolist()
+    assert found["values"] == expected.values.tolist()
+    outputs = [["leaf_id", True], ["atom_ids", True], ["values", True]]
+    answer = worker_of_several.done(Kind.INFER_DESCRIPTORS, body, outputs=outputs, id=None)
+    columns = (expected.leaf_ids, expected.atom_ids, expected.values)
+    tensors = bytes(answer.body[answer.fields["header_length"] :])
+    assert tensors == b"".join(column.tobytes() for column in columns)
+    shapes = {output.name: output.shape for output in output_types(engine.manifest)}
+    assert shapes["values"] == shapes["atom_ids"] == (-1, 3)
+
+
+def test_the_dictionary_is_that_of_the_first_block_of_codes(worker_of_several: Worker) -> None:
+    answer = worker_of_several.done(Kind.WRITE_DICTIONARY)
+    written = np.load(io.BytesIO(bytes(answer.body)), allow_pickle=False)
+    block = worker_of_several.engine.blocks[1]
+    assert isinstance(block, CodesBlock)
+    np.testing.assert_array_equal(written, block.coder.dictionary)
+
+
+def test_the_grid_of_a_reduced_view_is_stated_in_pixels_of_the_image(
+    worker_of_several: Worker,
+) -> None:
+    image = samples.random_png(0, 80, 70)
+    answer = worker_of_several.done(Kind.WRITE_CODES, image, source="image", target="json")
+    # Contours begin two pixels inside the image, patches two pixels of the half-sized copy on.
+    grid = {"rows": 10, "cols": 7, "step": 4, "left": 6, "top": 6, "side": 32}
+    assert json_of(answer)["grid"] == {**grid, "width": 70, "height": 80}
+
+
+@pytest.mark.parametrize("size", [(80, 70), (30, 70)], ids=["all views", "first view only"])
+def test_an_image_is_classified_by_all_blocks_that_it_is_large_enough_for(
+    worker_of_several: Worker, size: tuple[int, int]
+) -> None:
+    image = samples.random_png(1, *size)
+    answer = worker_of_several.done(Kind.CLASSIFY, image, top_k=3)
+    assert json_of(answer) == list(map(asdict, worker_of_several.engine.classify(image, 3)))
+    assert stages_of(answer) == {"decode", "sift", "coding", "pooling", "classifier"}
 
 
 # -- Errors of our own --------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from service.engine import image, sift
+from service.engine.config import ViewConfig
 from trainer.data.dataset import scan
 from trainer.data.sampling import SampleSettings, sample_descriptors
 from trainer.errors import DataError
@@ -22,7 +23,7 @@ def test_every_descriptor_knows_its_image(drawn_images: Path) -> None:
     images = scan(drawn_images).images[::9]
     sample = sample_descriptors(images, SampleSettings(60))
     for place, source in enumerate(sample.images):
-        grid = sift.describe(image.decode(source.path.read_bytes(), 300), "fast-sift")
+        grid = sift.describe(image.decode(source.path.read_bytes(), 300), "fast-sift", 2)
         described = {row.tobytes() for row in grid.reshape(-1, 128)}
         drawn = sample.descriptors[sample.image_ids == place]
         assert len(drawn) == 10
@@ -63,9 +64,9 @@ def test_flat_images_alone_are_refused(tmp_path: Path) -> None:
 def test_descriptors_are_of_the_kind_asked_for(drawn_images: Path) -> None:
     images = scan(drawn_images).images[:1]
     gray = image.decode(images[0].path.read_bytes(), 300)
-    grid = sift.describe(gray, "lazebnik-sift").reshape(-1, 128)
+    grid = sift.describe(gray, "lazebnik-sift", 4).reshape(-1, 128)
     strong = grid[np.linalg.norm(grid, axis=1) > 0.05]
-    sample = sample_descriptors(images, SampleSettings(10**6, descriptor="lazebnik-sift"))
+    sample = sample_descriptors(images, SampleSettings(10**6, view=ViewConfig(1, "lazebnik-sift")))
     np.testing.assert_array_equal(sample.descriptors, strong)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.training import SMALL
+from tests.support.training import SIZES
 from trainer.cli import main
 from trainer.config import FitConfig
 from trainer.data.dataset import scan
@@ -22,7 +22,7 @@ def test_drawn_classes_are_told_apart(
     drawn_images: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     options = ("--train-per-class", "8", "--dictionary", kind, "--folds", "2", "--json")
-    assert main(["baseline", str(drawn_images), *SMALL, *options]) == 0
+    assert main(["baseline", str(drawn_images), *SIZES, *options]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["coder"] == "omp"
     assert printed["dictionary"] == kind
@@ -34,7 +34,7 @@ def test_figures_for_people_name_coder_and_classes(
     drawn_images: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--train-per-class", "8", "--dictionary", "ksvd")
-    assert main(["baseline", str(drawn_images), *SMALL, *options]) == 0
+    assert main(["baseline", str(drawn_images), *SIZES, *options]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("OMP with a dictionary by ksvd\nmean per-class accuracy")
     assert "16 images of 4 classes" in printed
@@ -71,7 +71,7 @@ def test_unreadable_files_are_named_and_the_rest_goes_on(
     for path in sorted((folder / "disc").iterdir())[::3]:
         path.write_bytes(b"no image")
     options = ("--train-per-class", "6", "--dictionary", "ksvd", "--json")
-    assert main(["baseline", str(folder), *SMALL, *options]) == 0
+    assert main(["baseline", str(folder), *SIZES, *options]) == 0
     assert json.loads(capsys.readouterr().out)["n_classes"] == 4
     assert "unreadable file" in caplog.text
 
@@ -97,7 +97,7 @@ def test_what_cannot_be_measured_is_refused(
     code: int,
     message: str,
 ) -> None:
-    assert main(["baseline", str(drawn_images), *SMALL, *options]) == code
+    assert main(["baseline", str(drawn_images), *SIZES, *options]) == code
     assert message in capsys.readouterr().err
 
 
@@ -108,5 +108,5 @@ def test_a_missing_package_is_named_before_any_image_is_read(
         raise ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", refuse)
-    assert main(["baseline", str(drawn_images), *SMALL, "--train-per-class", "8"]) == 1
+    assert main(["baseline", str(drawn_images), *SIZES, "--train-per-class", "8"]) == 1
     assert "pip install 'leafcode[bench]'" in capsys.readouterr().err

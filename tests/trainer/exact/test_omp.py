@@ -11,8 +11,10 @@ from sklearn.linear_model import orthogonal_mp
 
 from service.engine import DescriptorError, EngineConfig, FeatureExtractor
 from service.engine.arrays import Float32Array, Float64Array, Int32Array
+from service.engine.blocks import CodesBlock
 from service.engine.codes import Codes
 from service.engine.coding import Coder
+from service.engine.config import CodesConfig, ViewConfig
 from service.engine.tree import Tree
 from tests import reference
 from trainer.errors import ConfigError, TrainingError
@@ -216,10 +218,11 @@ def test_online_learning_lowers_the_error_and_repeats_itself() -> None:
 def test_extractor_pools_like_the_engine(drawn_images: Path) -> None:
     """With one atom, tree and OMP are the same code."""
     atom = np.full((1, 128), 128**-0.5, np.float32)
-    config = EngineConfig(depth=1, n_atoms=1, nonzeros=1)
+    codes = CodesConfig(n_atoms=1, nonzeros=1)
+    config = EngineConfig.of_codes(ViewConfig(depth=1), codes)
     tree = Tree.from_floats(np.zeros((1, 128), np.float32), np.zeros(1, np.float32))
     table: Int32Array = np.zeros((2, 1), np.int32)
-    engine = FeatureExtractor(config, tree, Coder.from_table(table, atom))
+    engine = FeatureExtractor(config, [tree], [CodesBlock(codes, Coder.from_table(table, atom))])
     data = next(drawn_images.glob("disc/*.png")).read_bytes()
     np.testing.assert_allclose(
         OmpExtractor(config, OmpCoder(atom, 1)).pooled_vector(data),

@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 
 from service.engine import Engine, EngineConfig, FeatureExtractor
+from service.engine.blocks import CodesBlock
 from service.engine.coding import Coder
+from service.engine.config import CodesConfig, ViewConfig
 from service.engine.tree import Tree
 from trainer.exact.omp import OmpCoder, OmpExtractor
 from trainer.reproduce.features import OmpFeatures, TreeFeatures
 from trainer.reproduce.grams import gram_matrices, within_memory
+
+
+def paper_config(depth: int, n_atoms: int, nonzeros: int) -> EngineConfig:
+    return EngineConfig.of_codes(ViewConfig(depth), CodesConfig(n_atoms, nonzeros))
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +27,7 @@ def features(trained_bundle: Path) -> TreeFeatures:
     coder, depth = engine.coder, engine.hash.depth
     fewer = Coder.from_table(coder.table[:, :2], coder.dictionary)
     n_atoms = len(coder.dictionary)
-    configs = (EngineConfig(depth, n_atoms, 3), EngineConfig(depth, n_atoms, 2))
+    configs = (paper_config(depth, n_atoms, 3), paper_config(depth, n_atoms, 2))
     return TreeFeatures(engine.hash, (coder, fewer), configs)
 
 
@@ -33,7 +39,9 @@ def paths(drawn_images: Path) -> list[Path]:
 def test_pooled_vectors_are_those_of_the_engine(features: TreeFeatures, paths: list[Path]) -> None:
     data = paths[0].read_bytes()
     for place, pooled in enumerate(features.pooled(data)):
-        engine = FeatureExtractor(features.configs[place], features.tree, features.coders[place])
+        config = features.configs[place]
+        block = CodesBlock(config.codes, features.coders[place])
+        engine = FeatureExtractor(config, [features.tree], [block])
         np.testing.assert_array_equal(pooled, engine.pooled_vector(data))
 
 
@@ -58,7 +66,7 @@ def test_gram_matrices_are_products_of_all_images_with_the_columns(
 def test_omp_has_one_vector_and_one_tensor(features: TreeFeatures, paths: list[Path]) -> None:
     pytest.importorskip("spams", reason="needs spams-bin of the extra bench, absent here")
     coder = OmpCoder(features.coders[0].dictionary, 2)
-    omp = OmpFeatures(OmpExtractor(EngineConfig(1, len(coder.dictionary), 2), coder))
+    omp = OmpFeatures(OmpExtractor(paper_config(1, len(coder.dictionary), 2), coder))
     (pooled,) = omp.only([0]).pooled(paths[0].read_bytes())
     assert pooled.shape == (omp.widths[0],)
     assert np.linalg.norm(pooled) == pytest.approx(1, abs=1e-6)

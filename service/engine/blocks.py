@@ -1,0 +1,128 @@
+"""The blocks of the pooled vector: one small class for each kind.
+
+A block takes what one view's walk down the tree left, its codes or its sums, and makes of it a
+vector of unit length. Every entry belongs to places of the image: the maximum of an atom to one
+descriptor of its region, a residual to all descriptors of its region and node.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from service.engine import pooling
+from service.engine.arrays import Float32Array, Int8Array, Int32Array, Tensors, frozen
+from service.engine.coding import Coder
+from service.engine.config import BlockConfig, CodesConfig, ResidualsConfig
+from service.engine.encoding import Encoded, ResidualSums
+from service.engine.kernels.residuals import pool_residuals
+from service.engine.threads import Threads
+
+__all__ = ["Block", "CodesBlock", "ResidualsBlock", "block_from_tensors"]
+
+# What the largest number of a projection's column is in fixed point.
+_LARGEST = 2**7 - 1
+
+
+@dataclass(frozen=True)
+class CodesBlock:
+    """The paper's block: the largest value of each atom in each region of a pyramid."""
+
+    config: CodesConfig
+    coder: Coder
+
+    def pool(self, encoded: Encoded, threads: Threads) -> Float32Array:
+        """The block (n_features,) of an image's codes."""
+        return pooling.pool(encoded.codes, encoded.grid, self.config, threads)
+
+    def placed(self, view: int, weight: float) -> "CodesBlock":
+        """The same block for a view of this number, with this weight."""
+        return replace(self, config=replace(self.config, view=view, weight=weight))
+
+    def tensors(self) -> Tensors:
+        """The tensors that a bundle stores of the block, by name."""
+        return {
+            "table": self.coder.table,
+            "dictionary": self.coder.dictionary,
+            "inverse_grams": self.coder.inverse_grams,
+        }
+
+
+@dataclass(frozen=True)
+class ResidualsBlock:
+    """How descriptors differ from the means of their nodes, in each region.
+
+    The differences are added up, weighed by the descriptors' lengths, and projected by the
+    node's own matrix; then the part of every region and node is scaled to unit length, and so is
+    each level of the pyramid. That is VLAD (Jégou et al. 2010) with the tree's nodes as its
+    codebook, projected as by Delhumeau et al. (2013) and scaled as by Arandjelović and Zisserman
+    (2013). means (n_means, 128) are those of the nodes of each level in turn, and so are
+    projections (n_means, 128, components) in fixed point with their scales (n_means, components).
+    """
+
+    config: ResidualsConfig
+    means: Float32Array
+    projections: Int8Array
+    scales: Float32Array
+
+    def __post_init__(self) -> None:
+        for name in ("means", "projections", "scales"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    @classmethod
+    def from_floats(
+        cls, config: ResidualsConfig, means: Float32Array, projections: Float32Array
+    ) -> "ResidualsBlock":
+        """The block with these projections, each number rounded by at most half a scale."""
+        largest = np.abs(projections).max(axis=1, initial=0)
+        scales = (largest / _LARGEST).astype(np.float32)
+        integers = np.rint(projections / np.where(scales == 0, 1, scales)[:, None])
+        return cls(config, means, integers.clip(-_LARGEST, _LARGEST).astype(np.int8), scales)
+
+    def regions(self, grid: tuple[int, int]) -> Int32Array:
+        """Which region of the finest level each descriptor of a grid lies in, as in pooling."""
+        finest = self.config.pyramid[0]
+        rows, cols = (np.arange(size) * finest // max(size, 1) for size in grid)
+        return (rows[:, None] * finest + cols).astype(np.int32).reshape(-1)
+
+    def sums(self, regions: Int32Array) -> ResidualSums:
+        """Sums of nothing yet, for descriptors in these regions."""
+        return ResidualSums.zeros(regions, self.config.pyramid[0] ** 2, self.config.n_nodes)
+
+    def pool(self, encoded: Encoded, _: Threads) -> Float32Array:
+        """The block (n_features,) of an image's sums."""
+        sums = encoded.sums
+        assert sums is not None  # noqa: S101  # the view knows its blocks
+        parts: list[Float32Array] = []
+        end = 0
+        for regions, level in zip(self.config.pyramid, self.config.levels, strict=True):
+            begin, end = end, end + int(2**level)
+            part = np.empty((regions**2, 2**level, self.config.components), np.float32)
+            pool_residuals(
+                frozen(sums.totals),
+                frozen(sums.masses),
+                self.means[begin:end],
+                self.projections[begin:end],
+                self.scales[begin:end],
+                regions,
+                part,
+            )
+            parts.append(part.reshape(-1))
+        return pooling.unit(np.concatenate(parts))
+
+    def placed(self, view: int, weight: float) -> "ResidualsBlock":
+        """The same block for a view of this number, with this weight."""
+        return replace(self, config=replace(self.config, view=view, weight=weight))
+
+    def tensors(self) -> Tensors:
+        """The tensors that a bundle stores of the block, by name."""
+        return {"means": self.means, "projections": self.projections, "scales": self.scales}
+
+
+Block = CodesBlock | ResidualsBlock
+
+
+def block_from_tensors(config: BlockConfig, tensors: Tensors) -> Block:
+    """The block that its tensors hold; nothing is copied."""
+    if isinstance(config, CodesConfig):
+        return CodesBlock(config, Coder.from_tensors(tensors))
+    return ResidualsBlock(config, tensors["means"], tensors["projections"], tensors["scales"])

@@ -1,0 +1,203 @@
+"""From training images to a feature extractor: one view of a recipe after the other.
+
+For each view descriptors are drawn, the tree is built, and what the view's blocks need is
+learned from the same descriptors: the dictionary and its active sets, means and a projection.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from service.engine import EngineConfig, FeatureExtractor, ImageError, image
+from service.engine.arrays import Float32Array
+from service.engine.blocks import Block, CodesBlock
+from service.engine.config import BlockConfig, CodesConfig, ResidualsConfig, ViewConfig
+from service.engine.hashing import Hash, HashFunction
+from service.engine.tree import Tree
+from trainer.config import FitConfig, suitable_depth
+from trainer.data.dataset import LabelledImage
+from trainer.data.sampling import Sample, SampleSettings, log_unreadable, sample_descriptors
+from trainer.errors import DataError
+from trainer.given.codes import learn_given_codes
+from trainer.given.groups import GroupStructure
+from trainer.learn.algorithm2 import CodeSettings, LearnedCodes
+from trainer.learn.hashing import HashSettings, build_hash, glue_buckets
+from trainer.learn.residuals import learn_residuals
+from trainer.learn.training_run import RunSettings, learn_hash_codes, learn_tree_codes
+from trainer.learn.tree import TreeSettings, build_tree
+
+__all__ = ["FeaturePlan", "LearnedFeatures", "learn_features"]
+
+logger = logging.getLogger(__name__)
+
+# Images that are looked at to see whether a data set has colours, and the share that must.
+_LOOKED_AT = 50
+_COLOURED_SHARE = 0.2
+# Levels of Cb or Cr, of 255, by which a coloured image differs from grey.
+_COLOURED = 3.0
+
+
+@dataclass(frozen=True)
+class FeaturePlan:
+    """How to learn: the settings, the groups if they are given, and files.
+
+    The first view's dictionary goes on from `checkpoint`; `scratch` is a folder for descriptors.
+    """
+
+    config: FitConfig
+    given: GroupStructure | None = None
+    checkpoint: Path | None = None
+    scratch: Path | None = None
+
+
+@dataclass(frozen=True)
+class LearnedFeatures:
+    """An extractor whose blocks have the recipe's first weights, and how it came about.
+
+    `sample` and `relative_errors` are those of the first view.
+    """
+
+    extractor: FeatureExtractor
+    sample: Sample
+    relative_errors: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _LearnedView:
+    """A view at its depth, what sends descriptors to its leaves, and its blocks."""
+
+    view: ViewConfig
+    hash: Hash
+    blocks: tuple[Block, ...]
+    relative_errors: tuple[float, ...]
+
+
+def learn_features(images: Sequence[LabelledImage], plan: FeaturePlan) -> LearnedFeatures:
+    """Views and blocks of the recipe, learned from training images.
+
+    A view other than the first that has too few descriptors, because the images are few or
+    small, is left out.
+    """
+    recipe = plan.config.recipe_for(colours=_have_colours(images, plan.config.max_side))
+    first = _sample(images, recipe.views[0], plan)
+    log_unreadable(first.unreadable)
+    depth = plan.config.depth_for(len(first.descriptors))
+    learned = [_learn_view(first, replace(recipe.views[0], depth=depth), recipe.blocks_of(0), plan)]
+    for number, view in enumerate(recipe.views[1:], 1):
+        try:
+            sample = _sample(first.images, view, plan)
+            depth = min(view.depth, suitable_depth(len(sample.descriptors)))
+            other = replace(plan, given=None, checkpoint=None)
+            learned.append(
+                _learn_view(sample, replace(view, depth=depth), recipe.blocks_of(number), other)
+            )
+        except DataError as error:
+            logger.info("no %s: %s", view.descriptor, error)
+    return LearnedFeatures(_extractor(learned, plan.config), first, learned[0].relative_errors)
+
+
+def _extractor(learned: Sequence[_LearnedView], config: FitConfig) -> FeatureExtractor:
+    blocks = [
+        block.placed(number, block.config.weight)
+        for number, view in enumerate(learned)
+        for block in view.blocks
+    ]
+    engine_config = EngineConfig(
+        tuple(view.view for view in learned),
+        tuple(block.config for block in blocks),
+        config.max_side,
+        config.classifier,
+    )
+    return FeatureExtractor(engine_config, [view.hash for view in learned], blocks)
+
+
+def _have_colours(images: Sequence[LabelledImage], max_side: int) -> bool:
+    """Whether some of the images show more than grey."""
+    looked_at = images[:: max(1, len(images) // _LOOKED_AT)]
+    coloured = sum(_has_colours(labelled.path, max_side) for labelled in looked_at)
+    return coloured >= _COLOURED_SHARE * len(looked_at)
+
+
+def _has_colours(path: Path, max_side: int) -> bool:
+    try:
+        colours = image.decode_picture(path.read_bytes(), max_side).colours
+    except (ImageError, OSError):
+        return False
+    return colours is not None and bool(np.abs(colours[:, :, 1:] - 128.0).mean() > _COLOURED)
+
+
+def _sample(images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan) -> Sample:
+    config = plan.config
+    settings = SampleSettings(config.samples, config.max_side, config.seed, view, plan.scratch)
+    sample = sample_descriptors(images, settings)
+    logger.info("%d descriptors (%s)", len(sample.descriptors), view.descriptor)
+    return sample
+
+
+def _learn_view(
+    sample: Sample, view: ViewConfig, blocks: Sequence[BlockConfig], plan: FeaturePlan
+) -> _LearnedView:
+    """A view and its blocks, from descriptors that are drawn already."""
+    codes = next((block for block in blocks if isinstance(block, CodesConfig)), None)
+    made: list[Block] = []
+    errors: tuple[float, ...] = ()
+    if codes is None:
+        hash_: Hash = _tree(sample.descriptors, view, plan.config)
+    else:
+        hash_, learned = _learn_hash_and_codes(sample, view, _run_settings(codes, plan), plan)
+        made.append(CodesBlock(codes, learned.coder))
+        errors = learned.relative_errors
+    for block in blocks:
+        if isinstance(block, ResidualsConfig) and isinstance(hash_, Tree):
+            levels = tuple(min(level, view.depth) for level in block.levels)
+            made.append(learn_residuals(sample.descriptors, hash_, replace(block, levels=levels)))
+    return _LearnedView(view, hash_, tuple(made), errors)
+
+
+def _tree(descriptors: Float32Array, view: ViewConfig, config: FitConfig) -> Tree:
+    tree = build_tree(descriptors, TreeSettings(view.depth, config.rounds, config.radius))
+    logger.info("tree of depth %d, %d leaves", view.depth, tree.n_leaves)
+    return tree
+
+
+def _learn_hash_and_codes(
+    sample: Sample, view: ViewConfig, run: RunSettings, plan: FeaturePlan
+) -> tuple[Hash, LearnedCodes]:
+    config, descriptors = plan.config, sample.descriptors
+    if view.hash == "tree":
+        tree = _tree(descriptors, view, config)
+        if plan.given is None:
+            return learn_tree_codes(descriptors, tree, run, sample.image_ids)
+        return tree, _learn_codes(descriptors, tree, run, plan.given)
+    settings = HashSettings(
+        view.depth, config.directions, view.hash == "sine", config.smallest_bucket
+    )
+    bare = build_hash(descriptors, settings, np.random.default_rng([config.seed, 2]))
+    glued = glue_buckets(bare, descriptors, config.smallest_bucket)
+    logger.info("hash of %d bits, %d full buckets", view.depth, len(np.unique(glued.owners)))
+    learned = _learn_codes(descriptors, glued, run, plan.given)
+    return bare, replace(learned, coder=glued.spread(learned.coder))
+
+
+def _learn_codes(
+    descriptors: Float32Array, hash_: HashFunction, run: RunSettings, given: GroupStructure | None
+) -> LearnedCodes:
+    """Codes for a hash that stays as it is, with the groups given or learned."""
+    if given is None:
+        return learn_hash_codes(descriptors, hash_, run)
+    return learn_given_codes(descriptors, hash_, given, run.codes, np.random.default_rng(run.seed))
+
+
+def _run_settings(codes: CodesConfig, plan: FeaturePlan) -> RunSettings:
+    config = plan.config
+    settings = CodeSettings(
+        codes.n_atoms,
+        codes.nonzeros,
+        config.iterations,
+        config.groups,
+        config.dictionary_update,
+    )
+    return RunSettings(settings, config.refinements, config.seed, plan.checkpoint)
