@@ -1,4 +1,4 @@
-"""The embedded model: it knows our drawings, keeps its card, and is as good as it says."""
+"""The embedded models: they know our drawings, keep their cards, and are as good as they say."""
 
 import json
 import os
@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from service.engine import Engine
+from service.repository import Repository
 from service.settings import EMBEDDED_MODELS
 from trainer.cli import main
 from trainer.data.dataset import scan
 from trainer.evaluate import evaluate
 
 BUNDLE = EMBEDDED_MODELS / "caltech101" / "1"
+SCENES = EMBEDDED_MODELS / "scenes15" / "1"
 EXAMPLES = Path(__file__).parents[1] / "service" / "examples"
 # The images are not part of this repository; a copy beside it is used where there is one.
 DATA = Path(os.environ.get("CALTECH101", Path(__file__).parents[2] / "shared/data/caltech101"))
@@ -24,8 +26,32 @@ def test_our_drawings_get_their_label(label: str) -> None:
     assert Engine.load(BUNDLE).classify(data)[0].label == label
 
 
-def test_bundle_stays_below_25_megabytes() -> None:
-    assert sum(path.stat().st_size for path in BUNDLE.iterdir()) <= 25_000_000
+@pytest.mark.parametrize(("bundle", "megabytes"), [(BUNDLE, 25), (SCENES, 12)])
+def test_a_bundle_stays_small(bundle: Path, megabytes: int) -> None:
+    assert sum(path.stat().st_size for path in bundle.iterdir()) <= megabytes * 10**6
+
+
+@pytest.mark.parametrize("bundle", [BUNDLE, SCENES])
+def test_probabilities_on_held_out_images_are_calibrated(bundle: Path) -> None:
+    recorded = Engine.load(bundle).manifest.quality["test"]
+    assert isinstance(recorded, dict)
+    assert recorded["calibration_error"] <= 0.05
+
+
+def test_the_model_of_objects_is_the_default_of_the_embedded_ones() -> None:
+    repository = Repository.load(EMBEDDED_MODELS)
+    assert {key.name for key in repository.keys} == {"caltech101", "scenes15"}
+    assert repository.default.manifest.name == "caltech101"
+
+
+def test_the_card_of_the_scenes_says_research_data() -> None:
+    card = Engine.load(SCENES).manifest.provenance["card"]
+    assert isinstance(card, dict)
+    assert "research data" in card["licence"]
+
+
+def test_a_model_of_grey_images_has_no_view_of_colours() -> None:
+    assert not Engine.load(SCENES).config.needs_colour
 
 
 def test_manifest_carries_the_model_card() -> None:
@@ -47,9 +73,9 @@ def test_accuracy_on_a_fifth_of_the_held_out_images_is_near_the_manifest_s() -> 
     found = evaluate(engine, held_out[::5])
     recorded = engine.manifest.quality["test"]
     assert isinstance(recorded, dict)
-    # Two standard deviations of 1130 images of which 84 % are right.
-    assert found.accuracy == pytest.approx(recorded["accuracy"], abs=0.022)
-    assert found.mean_class_accuracy >= 0.70
+    # Two standard deviations of 1130 images of which 89 % are right.
+    assert found.accuracy == pytest.approx(recorded["accuracy"], abs=0.019)
+    assert found.mean_class_accuracy >= 0.78
 
 
 @pytest.mark.skipif(
@@ -64,8 +90,8 @@ def test_accuracy_on_held_out_images_is_what_the_manifest_says(
     recorded = Engine.load(BUNDLE).manifest.quality["test"]
     assert isinstance(recorded, dict)
     assert (figures["n_test"], figures["n_classes"]) == (5647, 101)
-    assert figures["mean_class_accuracy"] >= 0.70
+    assert figures["mean_class_accuracy"] >= 0.78
     # Another CPU or decoder may move single images of the 5647.
     assert figures["mean_class_accuracy"] == pytest.approx(
-        recorded["mean_class_accuracy"], abs=0.003
+        recorded["mean_class_accuracy"], abs=0.001
     )

@@ -76,7 +76,7 @@ class ViewConfig:
         _require_choice("hash", self.hash, get_args(HashKind))
         _require_whole("depth", self.depth, 1, _LARGEST_DEPTH)
         _require_whole("reduction", self.reduction, 1, _LARGEST_REDUCTION)
-        if self.step == 0:
+        if self.step == 0 and type(self.step) is int:  # of JSON, not false and not 0.0
             object.__setattr__(self, "step", STEPS[self.descriptor])
         _require_whole("step", self.step, 1, _LARGEST_STEP)
         if self.descriptor in _EVEN_STEPS and self.step % 2:

@@ -127,7 +127,7 @@ def cases(part: object, refused: dict[str, tuple[object, ...]]) -> list[tuple[ob
                 "descriptor": ("lazebnik", None, ["fast-sift"]),
                 "hash": ("md5", None),
                 "depth": (*WHOLE_NUMBERS, 25),
-                "step": (-1, 66, 2.0, "2", None, True),
+                "step": (-1, 66, 2.0, "2", None, True, False, 0.0),
                 "reduction": (*WHOLE_NUMBERS, 17),
             },
         ),
