@@ -17,7 +17,9 @@ from trainer.reproduce.experiment import Experiment
 from trainer.reproduce.models import NotLearnedError
 from trainer.reproduce.paper_tables import Accuracy, paper_accuracy
 from trainer.reproduce.progress import Progress
-from trainer.reproduce.split_run import SplitResult, SplitRun
+from trainer.reproduce.recipe_run import RecipeRun
+from trainer.reproduce.split_result import SplitResult
+from trainer.reproduce.split_run import SplitRun
 
 __all__ = ["AccuracyReport", "Row", "has_all_splits", "measure_accuracy"]
 
@@ -74,14 +76,20 @@ def measure_accuracy(
     with Progress(cells, seeds) as progress:
         for seed in seeds:
             for family in _families(cells, together=experiment.may_compute):
-                run = SplitRun(experiment, seed, family)
+                run = _run(experiment, seed, family)
                 for cell, result in _results(run, progress).items():
                     results[cell][seed] = result
     rows = tuple(_row(experiment, cell, found) for cell, found in results.items())
     return AccuracyReport(experiment, tuple(seeds), rows)
 
 
-def _results(run: SplitRun, progress: Progress) -> dict[Cell, SplitResult]:
+def _run(experiment: Experiment, seed: int, family: tuple[Cell, ...]) -> SplitRun | RecipeRun:
+    if family[0].recipe != "paper":
+        return RecipeRun(experiment, seed, family[0])
+    return SplitRun(experiment, seed, family)
+
+
+def _results(run: SplitRun | RecipeRun, progress: Progress) -> dict[Cell, SplitResult]:
     started = time.monotonic()
     try:
         found = run.on_disk()
@@ -96,11 +104,12 @@ def _results(run: SplitRun, progress: Progress) -> dict[Cell, SplitResult]:
 
 
 def _families(cells: Sequence[Cell], *, together: bool) -> Iterator[tuple[Cell, ...]]:
-    """Cells that share a tree; each alone if not `together`, and those of OMP always."""
+    """Cells that share a tree; each alone if not `together`, and recipes and OMP always."""
 
     def family(cell: Cell) -> tuple[str, ...]:
-        shared = (cell.coder, cell.descriptor, cell.dictionary)
-        return shared if together and cell.coder == "tree" else (*shared, cell.file_name)
+        shared = (cell.recipe, cell.coder, cell.descriptor, cell.dictionary)
+        is_shared = together and cell.coder == "tree" and cell.recipe == "paper"
+        return shared if is_shared else (*shared, cell.file_name)
 
     for _, members in groupby(sorted(cells, key=family, reverse=True), family):
         yield tuple(members)

@@ -11,6 +11,7 @@ from typing import Literal, TypeVar, get_args
 
 from service.engine.sift import SiftKind
 from trainer.errors import ConfigError
+from trainer.recipes import RecipeName
 
 __all__ = [
     "DEFAULT_CELLS",
@@ -33,6 +34,8 @@ _DESCRIPTORS: dict[SiftKind, str] = {
 }
 _CODINGS: dict[Coding, str] = {"tree": "tree", "omp": "OMP"}
 _ORIGINS: tuple[Origin, ...] = get_args(Origin)
+_RECIPES: tuple[RecipeName, ...] = get_args(RecipeName)
+_BEYOND = tuple(recipe for recipe in _RECIPES if recipe != "paper")
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class Cell:
     """Coder, descriptor, nonzeros and atoms, and whose images the dictionary is of.
 
     `own`: the training images of the split, so that there is one dictionary a split.
-    `foreign`: the other data sets, one dictionary for all splits, as in the paper.
+    `foreign`: the other data sets, one dictionary for all splits, as in the paper. A recipe
+    other than the paper's has further blocks beside these codes, and own trees.
     """
 
     coder: Coding
@@ -48,17 +52,28 @@ class Cell:
     nonzeros: int
     atoms: int
     dictionary: Origin = "own"
+    recipe: RecipeName = "paper"
+
+    def __post_init__(self) -> None:
+        if self.recipe != "paper" and (self.coder, self.dictionary) != ("tree", "own"):
+            raise ConfigError(
+                f"the recipe {self.recipe} with the coder {self.coder} and a dictionary that is "
+                f"{self.dictionary}, expected the tree and own"
+            )
 
     @property
     def column(self) -> str:
         """What the cell shares with its neighbours of other K."""
+        if self.recipe != "paper":
+            return f"recipe {self.recipe}, {_DESCRIPTORS[self.descriptor]}, m={self.nonzeros}"
         return f"{_CODINGS[self.coder]}, {_DESCRIPTORS[self.descriptor]}, m={self.nonzeros}"
 
     @property
     def file_name(self) -> str:
         """Tells people what a file of the cache is of."""
         name = f"{self.coder}-{self.descriptor}-m{self.nonzeros}-k{self.atoms}"
-        return f"{name}-{self.dictionary}"
+        recipe = "" if self.recipe == "paper" else f"{self.recipe}-"
+        return f"{recipe}{name}-{self.dictionary}"
 
 
 # OMP by one foreign dictionary, as the paper has it: with one a split, which means to code
@@ -68,6 +83,7 @@ DEFAULT_CELLS = (
     Cell("tree", "fast-sift", 10, 1024),
     *(Cell("tree", "lazebnik-sift", 5, atoms) for atoms in (1024, 2048)),
     Cell("omp", "lazebnik-sift", 5, 1024, "foreign"),
+    *(Cell("tree", "fast-sift", 5, 1024, recipe=recipe) for recipe in _BEYOND),
 )
 
 
@@ -80,24 +96,27 @@ class Selection:
     coder: str | None = None
     descriptor: str | None = None
     dictionary: str | None = None
+    recipe: str | None = None
 
 
 def chosen_cells(selection: Selection) -> tuple[Cell, ...]:
     """The default cells, or every combination of the chosen values.
 
-    Where nothing but the dictionary is chosen, the default cells with that dictionary.
+    Where nothing but the dictionary is chosen, the paper's default cells with that dictionary.
     """
     origins = _choices("dictionary", selection.dictionary or "own", _ORIGINS)
     if selection == Selection(dictionary=selection.dictionary):
         if selection.dictionary is None:
             return DEFAULT_CELLS
-        return tuple(replace(cell, dictionary=o) for cell in DEFAULT_CELLS for o in origins)
+        papers = [cell for cell in DEFAULT_CELLS if cell.recipe == "paper"]
+        return tuple(replace(cell, dictionary=o) for cell in papers for o in origins)
     combinations = product(
         _choices("coder", selection.coder or "tree", _CODINGS),
         _choices("descriptor", selection.descriptor or "fast-sift", _DESCRIPTORS),
         whole_numbers("nonzeros", selection.nonzeros or "5"),
         whole_numbers("atoms", selection.atoms or "1024"),
         origins,
+        _choices("recipe", selection.recipe or "paper", _RECIPES),
     )
     return tuple(Cell(*values) for values in combinations)
 

@@ -190,6 +190,7 @@ def _add_accuracy(experiments: Any, benchmark: Benchmark) -> None:
         help="own: of the training images of each split; foreign: of the other data sets "
         "[own; foreign for OMP if no cells are chosen]",
     )
+    parser.add_argument("--recipe", metavar="LIST", help="of paper, fast, best [paper]")
     parser.add_argument("--splits", default="0-9", metavar="LIST", help="seeds of the splits [0-9]")
     if benchmark.exclude:
         parser.add_argument(

@@ -102,6 +102,8 @@ _TABLES = {"caltech101": _CALTECH101, "scenes15": _SCENES15}
 
 def paper_accuracy(benchmark: str, cell: Cell) -> Accuracy | None:
     """The paper's figure for a cell of the benchmark of this name; None if it has none."""
+    if cell.recipe != "paper":
+        return None
     column = _TABLES.get(benchmark, {}).get((cell.coder, cell.descriptor, cell.nonzeros), {})
     found = column.get(cell.atoms)
     return Accuracy(*found) if found else None

@@ -18,8 +18,9 @@ from trainer.reproduce.experiment import Experiment
 from trainer.reproduce.features import Features
 from trainer.reproduce.grams import gram_matrices, within_memory
 from trainer.reproduce.models import Models, cell_config
+from trainer.reproduce.split_result import SplitResult
 
-__all__ = ["SplitResult", "SplitRun"]
+__all__ = ["SplitRun"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,18 +36,6 @@ _CLASSIFIER_SETTINGS = ("classifier", "regularisation", "folds", "seed")
 # How far the engine's pooled vector of an image, of length one, may be from the one on
 # record. Another CPU may send a few descriptors to other leaves.
 _SAME_POOLED = 0.02
-
-
-@dataclass(frozen=True)
-class SplitResult:
-    """A cell on one split: the figure of the paper's tables, and how it came about."""
-
-    mean_class_accuracy: float
-    fold_accuracy: float | None
-    regularisation: float
-    n_train: int
-    n_test: int
-    n_classes: int
 
 
 @dataclass(frozen=True)

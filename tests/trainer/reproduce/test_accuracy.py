@@ -13,8 +13,10 @@ from PIL import Image
 from service.engine import sift
 from service.examples import shapes
 from trainer.cli import main
+from trainer.config import FitConfig
 from trainer.data.dataset import scan
 from trainer.errors import DataError
+from trainer.fit import fit
 from trainer.reproduce.benchmarks import CALTECH101, foreign_images
 from trainer.reproduce.cache import Cache, Entry
 
@@ -103,6 +105,33 @@ def test_a_second_run_computes_only_what_is_new(run: Run, tmp_path: Path) -> Non
     assert {name: after[name] for name in before} == before
     assert len(after) > len(before)
     assert again["cells"][0]["splits"]["0"] == first["cells"][0]["splits"]["0"]
+
+
+def test_a_recipe_is_a_whole_fit_that_is_not_repeated(
+    run: Run, drawn_data: Path, tmp_path: Path
+) -> None:
+    (cell,) = run("--atoms", "16", "--recipe", "fast", "--splits", "1")["cells"]
+    config = FitConfig(
+        recipe="fast",
+        samples=1500,
+        iterations=1,
+        depth=4,
+        atoms=16,
+        nonzeros=2,
+        folds=2,
+        regularisation=10.0,
+        max_side=60,
+        train_per_class=4,
+        split_seed=1,
+    )
+    quality: Any = fit(scan(drawn_data / "caltech101"), config, "fast").manifest.quality
+    assert cell["recipe"] == "fast"
+    assert cell["paper"] is None
+    found = cell["splits"]["1"]["mean_class_accuracy"]
+    assert found == quality["test"]["mean_class_accuracy"]
+    before = files(tmp_path)
+    (again,) = run("--atoms", "16", "--recipe", "fast", "--splits", "1")["cells"]
+    assert (again, files(tmp_path)) == (cell, before)
 
 
 def test_an_interrupted_run_goes_on_with_what_was_learned(

@@ -17,12 +17,14 @@ def test_a_bare_command_has_the_cells_that_results_must_hold() -> None:
         "tree-lazebnik-sift-m5-k1024-own",
         "tree-lazebnik-sift-m5-k2048-own",
         "omp-lazebnik-sift-m5-k1024-foreign",
+        "fast-tree-fast-sift-m5-k1024-own",
+        "best-tree-fast-sift-m5-k1024-own",
     ]
 
 
 def test_a_dictionary_alone_is_that_of_all_default_cells() -> None:
     cells = chosen_cells(Selection(dictionary="own"))
-    assert len(cells) == len(DEFAULT_CELLS)
+    assert len(cells) == sum(cell.recipe == "paper" for cell in DEFAULT_CELLS)
     assert {cell.dictionary for cell in cells} == {"own"}
 
 
@@ -53,3 +55,8 @@ def test_what_is_no_list_of_numbers_is_named(text: str) -> None:
 def test_an_unknown_coder_is_named_with_those_that_exist() -> None:
     with pytest.raises(ConfigError, match="coder is 'tree,lasso', expected a list of tree, omp"):
         chosen_cells(Selection(coder="tree,lasso"))
+
+
+def test_a_recipe_beyond_the_paper_s_has_own_trees() -> None:
+    with pytest.raises(ConfigError, match="the recipe best with .* foreign, expected the tree and"):
+        chosen_cells(Selection(recipe="best", dictionary="foreign"))

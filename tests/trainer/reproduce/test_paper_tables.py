@@ -7,7 +7,7 @@ import pytest
 from trainer.reproduce.accuracy import Row
 from trainer.reproduce.cells import DEFAULT_CELLS, Cell
 from trainer.reproduce.paper_tables import Accuracy, paper_accuracy
-from trainer.reproduce.split_run import SplitResult
+from trainer.reproduce.split_result import SplitResult
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,8 @@ def test_each_table_has_twenty_figures(benchmark: str) -> None:
 
 @pytest.mark.parametrize("benchmark", ["caltech101", "scenes15"])
 def test_every_cell_of_a_bare_command_is_in_the_paper(benchmark: str) -> None:
-    assert all(paper_accuracy(benchmark, cell) for cell in DEFAULT_CELLS)
+    for cell in DEFAULT_CELLS:
+        assert (paper_accuracy(benchmark, cell) is not None) == (cell.recipe == "paper")
 
 
 def test_what_must_be_reached_is_the_mean_less_one_deviation() -> None:
