@@ -99,6 +99,6 @@ def encode_by_tree(
         codes.leaf_ids,
         codes.atom_ids,
         codes.values,
-        sums.totals,
+        sums.totals.reshape(-1, LANES),
         sums.masses,
     )

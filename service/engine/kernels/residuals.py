@@ -7,9 +7,9 @@ for any number of threads, whoever adds first.
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int8Array, Int16Array, Int32Array
+from service.engine.arrays import CACHE_LINE, Float32Array, Int8Array, Int16Array, Int32Array
 from service.engine.compiling import kernel, part
-from service.engine.kernels.integers import Index
+from service.engine.kernels.integers import Index, prefetch
 
 __all__ = ["MASS_UNIT", "TOTAL_UNIT", "add_residuals", "pool_residuals"]
 
@@ -25,6 +25,7 @@ _HALF = np.int32(2**11)
 
 _NONE, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
 _THREE, _FOUR = np.uint64(3), np.uint64(4)
+_LINE = np.uint64(CACHE_LINE)
 
 
 @part
@@ -43,20 +44,26 @@ def add_residuals(
     """Add descriptors `start` to `end` to the totals and masses of their regions and nodes.
 
     Their directions are the rows from `first_row`; a node is the leaf's ancestor
-    `levels_below` levels above it. regions, lengths, leaf_ids (n,); totals (regions, nodes, w);
+    `levels_below` levels above it. regions, lengths, leaf_ids (n,); totals (regions·nodes, w);
     masses (regions, nodes).
     """
     width = np.uint64(directions.shape[1])
+    nodes, row_bytes = np.uint64(masses.shape[1]), np.uint64(4) * width
+    for i in range(start, end):
+        # Totals are larger than the cache that the tree leaves free.
+        place = np.uint64(regions[i]) * nodes + (np.uint64(leaf_ids[i]) >> levels_below)
+        for offset in range(_NONE, row_bytes, _LINE):
+            prefetch(totals, place, offset)
     for i in range(start, end):
         mass = np.int32(np.rint(lengths[i] * _MASS))
         region, node = np.uint64(regions[i]), np.uint64(leaf_ids[i]) >> levels_below
-        row = first_row + i - start
+        place, row = region * nodes + node, first_row + i - start
         masses[region, node] += mass
         for k in range(width):
             # numba computes in 64 bits, which is slow; what is cut off at once is not.
             product = np.int32(np.int32(directions[row, k]) * mass)
             value = np.int32(np.int32(product + _HALF) >> _SHIFT)
-            totals[region, node, k] = np.int32(totals[region, node, k] + value)
+            totals[place, k] = np.int32(totals[place, k] + value)
 
 
 @part
