@@ -58,5 +58,5 @@ def test_an_unknown_coder_is_named_with_those_that_exist() -> None:
 
 
 def test_a_recipe_beyond_the_paper_s_has_own_trees() -> None:
-    with pytest.raises(ConfigError, match=r"the recipe best with .* foreign, expected the tree and"):
+    with pytest.raises(ConfigError, match=r"recipe best with .* foreign, expected the tree"):
         chosen_cells(Selection(recipe="best", dictionary="foreign"))
