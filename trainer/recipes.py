@@ -17,7 +17,7 @@ RecipeName = Literal["paper", "fast", "best"]
 # Principal components of a node's residuals: 16 lost a point or more, 48 won nothing.
 _COMPONENTS = 32
 
-# Larger regions have more descriptors, and so more nodes: 64 in all regions lost a point in
+# Larger regions have more descriptors, and so more nodes: 64 in all regions lost .008 in
 # scenes, 128 in the smallest won nothing for the twofold width.
 _RESIDUALS = ResidualsConfig((6, 7, 7), _COMPONENTS, (4, 2, 1))
 
