@@ -16,7 +16,7 @@ from service.engine.arrays import Float32Array, Float64Array, Int32Array
 from service.engine.blocks import ResidualsBlock
 from service.engine.config import ResidualsConfig
 from service.engine.tree import Tree, norms_of
-from trainer.parallel import map_ordered
+from trainer.parallel import map_ordered, one_blas_thread
 
 __all__ = ["learn_residuals"]
 
@@ -37,9 +37,10 @@ def learn_residuals(
     """The block for descriptors (n, 128) that the tree was built from."""
     leaf_ids, lengths = tree.route(descriptors), norms_of(descriptors)
     learned = {}
-    for level in sorted(set(config.levels)):
-        nodes = leaf_ids >> (tree.depth - level)
-        learned[level] = _learn_level(_Nodes.of(descriptors, lengths, nodes, 2**level), config)
+    with one_blas_thread():  # matrices this small take ten times longer on two threads
+        for level in sorted(set(config.levels)):
+            nodes = leaf_ids >> (tree.depth - level)
+            learned[level] = _learn_level(_Nodes.of(descriptors, lengths, nodes, 2**level), config)
     means = np.concatenate([learned[level][0] for level in config.levels])
     projections = np.concatenate([learned[level][1] for level in config.levels])
     return ResidualsBlock.from_floats(config, means, projections)
