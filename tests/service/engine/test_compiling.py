@@ -4,7 +4,9 @@ Most of it is told by one small kernel, because compiling all of them takes 15 s
 """
 
 import errno
+import importlib
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -15,10 +17,18 @@ from typing import Any
 import numba
 import pytest
 from numba.core.caching import IndexDataCacheFile
+from numba.core.dispatcher import Dispatcher
 
-from service.engine import kernel_cache
+from service.engine import kernel_cache, kernels
 from tests.support import processes
 from tests.support.small_kernel import SOURCE, start
+from trainer.learn import kernels as training_kernels
+
+KERNEL_MODULES = [
+    f"{package.__name__}.{module.name}"
+    for package in (kernels, training_kernels)
+    for module in pkgutil.iter_modules(package.__path__)
+]
 
 
 @pytest.fixture
@@ -231,20 +241,45 @@ def test_a_change_in_a_shared_file_makes_the_cache_stale(
     assert (cache_hits(kernel), cache_misses(kernel)) == (0, 1)
 
 
-def test_freshly_compiled_and_cached_kernels_give_the_same_bits(
-    trained_bundle: Path, drawn_images: Path, tmp_path: Path
-) -> None:
+# Two of the kernels, with the most parts: compiling all of them takes 15 seconds.
+_DESCRIBE = """
+import hashlib
+import numpy as np
+from service.engine import sift
+gray = np.random.default_rng(0).random((60, 80), dtype=np.float32)
+print(hashlib.sha256(sift.describe(gray, "fast-sift", 2).tobytes()).hexdigest())
+"""
+
+
+def test_freshly_compiled_and_cached_kernels_give_the_same_bits(tmp_path: Path) -> None:
     """A kernel that called another one rounded differently once it came from the cache."""
-    image, models = str(drawn_images / "disc" / "000.png"), str(trained_bundle.parents[1])
     environment = processes.environment(NUMBA_CACHE_DIR=str(tmp_path))
 
-    def classify() -> bytes:
-        return processes.run(
-            "classify", image, "--models", models, "--json", env=environment
+    def describe() -> str:
+        command = [sys.executable, "-c", _DESCRIBE]
+        return subprocess.run(
+            command, env=environment, capture_output=True, check=True, text=True
         ).stdout
 
-    first, compiled = classify(), contents(tmp_path)
-    assert b"disc" in first
+    first, compiled = describe(), contents(tmp_path)
     assert compiled
-    assert classify() == first
+    assert describe() == first
     assert contents(tmp_path) == compiled
+
+
+@pytest.mark.parametrize("module", KERNEL_MODULES)
+def test_kernels_call_nothing_compiled_but_parts(module: str) -> None:
+    """What a kernel calls is compiled into it, so that fresh and cached ones round alike."""
+    members = vars(importlib.import_module(module))
+    called = {
+        (name, other)
+        for name, member in members.items()
+        if isinstance(member, Dispatcher)
+        for other in member.py_func.__code__.co_names
+        if isinstance(members.get(other), Dispatcher)
+    }
+    assert [pair for pair in called if not _is_part(members[pair[1]])] == []
+
+
+def _is_part(compiled: Any) -> bool:
+    return bool(compiled.targetoptions.get("inline") == "always")
