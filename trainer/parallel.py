@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any, TypeVar
 
 __all__ = ["map_ordered", "n_threads", "one_blas_thread", "progress_bar"]
@@ -25,15 +26,23 @@ def n_threads() -> int:
 def one_blas_thread() -> AbstractContextManager[object]:
     """BLAS, NumPy's and SciPy's, adds up in one thread, and so in one order on any machine.
 
-    It is also for code that computes several products of matrices side by side. Only libraries
-    that are loaded are limited, so SciPy's is loaded first.
+    It is also for code that computes several products of matrices side by side.
+    """
+    limits: AbstractContextManager[object] = _loaded_libraries().limit(limits=1, user_api="blas")
+    return limits
+
+
+@cache
+def _loaded_libraries() -> Any:
+    """What limits the threads of libraries; those that are loaded, so SciPy's is loaded first.
+
+    Looking for them takes 4 ms, longer than most of what is computed with few descriptors.
     """
     # Libraries are imported where they are called, so that --help needs none of them.
     import scipy.linalg  # noqa: F401, PLC0415
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+    from threadpoolctl import ThreadpoolController  # noqa: PLC0415
 
-    limits: AbstractContextManager[object] = threadpool_limits(1, "blas")
-    return limits
+    return ThreadpoolController()
 
 
 def map_ordered(
