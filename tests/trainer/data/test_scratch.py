@@ -154,7 +154,7 @@ def held():
     return 1024 * next(int(line.split()[1]) for line in lines if "VmData" in line)
 
 def learn_in_little_memory(scratch):
-    descriptors = joined(rows(20), scratch)
+    descriptors = joined(rows(16), scratch)
     unlimited = resource.getrlimit(resource.RLIMIT_DATA)
     limit = held() + descriptors.nbytes * 3 // 4
     resource.setrlimit(resource.RLIMIT_DATA, (limit, unlimited[1]))
@@ -193,7 +193,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_mapped_descriptors_are_learned_from_in_less_memory_than_they_would_take(
     outcomes: str,
 ) -> None:
-    assert "mapped: learned from 40960000 bytes" in outcomes
+    assert "mapped: learned from 32768000 bytes" in outcomes
 
 
 def test_without_a_scratch_folder_that_memory_does_not_suffice(outcomes: str) -> None:
