@@ -58,14 +58,14 @@ def tracked_files() -> list[str]:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh clone in which `make` has installed; its kernels are those compiled here."""
+    """A fresh clone in which `make` has installed; what is compiled is what was compiled here."""
     if not (ROOT / ".git").exists():
         pytest.skip("needs a clone, this is an unpacked archive")
     folder = tmp_path_factory.mktemp("leafcode")
     compiled = [
         str(path.relative_to(ROOT))
         for package in ("service", "trainer")
-        for path in (ROOT / package).rglob("__pycache__/*.nb?")
+        for path in (ROOT / package).rglob("__pycache__/*")
     ]
     for name in [*tracked_files(), *compiled]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
