@@ -8,6 +8,7 @@ import pytest
 from service.engine import Engine
 from tests.support import processes
 from tests.support.clients import web
+from tests.support.commands import run_here
 
 KINDS = ("cross", "disc", "stripes")
 
@@ -34,7 +35,7 @@ def test_the_command_line_gives_the_probabilities_of_evaluation(
     images: list[Path], trained_bundle: Path, evaluated: list[object]
 ) -> None:
     options = ("--models", str(trained_bundle.parents[1]), "--top-k", "4", "--json")
-    done = processes.run("classify", *map(str, images), *options)
+    done = run_here("classify", *map(str, images), *options)
     found = [result["predictions"] for result in json.loads(done.stdout)["results"]]
     assert found == evaluated
 

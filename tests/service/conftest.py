@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from tests.support import publishing
+from tests.support.overload import ONE_WORKER
 from tests.support.processes import Server
 
 
@@ -15,6 +16,13 @@ def client(server: Server) -> Iterator[httpx.Client]:
     """A client of the running server."""
     with httpx.Client(base_url=server.url, verify=False, timeout=60) as connected:
         yield connected
+
+
+@pytest.fixture(scope="session")
+def small_server(models: Path) -> Iterator[Server]:
+    """One pinned worker and a queue for one; a test that stops the worker lets it go on."""
+    with Server("--models", str(models), *ONE_WORKER, "--pin", "always") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ def image(tmp_path: Path) -> Path:
 
 
 def test_classify_prints_a_table(models: Path, image: Path) -> None:
-    ended = run("classify", str(image), "--models", str(models), "--top-k", "2")
+    ended = run_here("classify", str(image), "--models", str(models), "--top-k", "2")
     best = Engine.load(models / "apples" / "2").classify(PNG, 2)
     lines = ended.stdout.decode().splitlines()
     assert ended.returncode == 0

@@ -29,9 +29,9 @@ PNG = pictures.png()
 
 
 @pytest.fixture(scope="module")
-def small_server(models: Path) -> Iterator[Server]:
-    """One worker and a queue for one; a test that stops the worker lets it go on."""
-    with Server("--models", str(models), *ONE_WORKER, "--pin", "always") as running:
+def two_workers(models: Path) -> Iterator[Server]:
+    """Two workers; the last test kills it."""
+    with Server("--models", str(models), "--workers", "2") as running:
         yield running
 
 
@@ -123,32 +123,40 @@ def test_a_timeout_that_is_no_number_is_rejected(client: httpx.Client, timeout: 
 
 
 def test_one_worker_that_does_not_answer_is_named_but_takes_nothing_out_of_service(
-    models: Path,
+    two_workers: Server,
 ) -> None:
-    with Server("--models", str(models), "--workers", "2") as server:
-        asleep = workers_of(server)[0]
-        os.kill(asleep, signal.SIGSTOP)
-        strict: list[httpx.Response] = []
+    url, asleep = two_workers.url, workers_of(two_workers)[0]
+    os.kill(asleep, signal.SIGSTOP)
+    strict: list[httpx.Response] = []
 
-        def is_named() -> bool:
-            # Replaced after a while: what else there is to ask is asked at the same moment.
-            strict.append(web.get(f"{server.url}/readyz?strict=true"))
-            return strict[-1].status_code == 503
+    def is_named() -> bool:
+        # Replaced after a while: what else there is to ask is asked at the same moment.
+        strict.append(web.get(f"{url}/readyz?strict=true"))
+        return strict[-1].status_code == 503
 
-        until(is_named)
-        ready = web.get(f"{server.url}/readyz")
-        assert web.get(f"{server.url}/v2/health/ready").status_code == 200
-        silent, well = str(problem_of(strict[-1], 503)["detail"]).split("; ")
-        assert silent.startswith("worker ")
-        assert "does not answer: a ping has been unanswered for" in silent
-        assert well.endswith("is idle")
-        assert ready.status_code == 200
-        assert sorted(worker["ready"] for worker in ready.json()["workers"]) == [False, True]
-        assert web.get(f"{server.url}/healthz").status_code == 200
-        assert post(server).status_code == 200
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(asleep, signal.SIGCONT)
-        until(lambda: web.get(f"{server.url}/readyz?strict=true").status_code == 200)
+    until(is_named)
+    ready = web.get(f"{url}/readyz")
+    assert web.get(f"{url}/v2/health/ready").status_code == 200
+    silent, well = str(problem_of(strict[-1], 503)["detail"]).split("; ")
+    assert silent.startswith("worker ")
+    assert "does not answer: a ping has been unanswered for" in silent
+    assert well.endswith("is idle")
+    assert ready.status_code == 200
+    assert sorted(worker["ready"] for worker in ready.json()["workers"]) == [False, True]
+    assert web.get(f"{url}/healthz").status_code == 200
+    assert post(two_workers).status_code == 200
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(asleep, signal.SIGCONT)
+    until(lambda: web.get(f"{url}/readyz?strict=true").status_code == 200)
+
+
+def test_a_killed_service_leaves_no_process_behind(two_workers: Server) -> None:
+    processes = children_of(two_workers.process.pid)
+    assert len(processes) == 3
+    # A worker that cannot notice by itself.
+    os.kill(processes[-1], signal.SIGSTOP)
+    two_workers.process.kill()
+    until(lambda: not any(map(is_alive, processes)))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -165,16 +173,6 @@ def test_a_signal_to_the_whole_group_finishes_what_was_accepted(
         assert server.process.wait(DEADLINE_SECONDS) == 0
         assert not any(map(is_alive, processes))
         assert "Traceback" not in "".join(server.log)
-
-
-def test_a_killed_service_leaves_no_process_behind(models: Path) -> None:
-    with Server("--models", str(models), "--workers", "2") as server:
-        processes = children_of(server.process.pid)
-        assert len(processes) == 3
-        # A worker that cannot notice by itself.
-        os.kill(processes[-1], signal.SIGSTOP)
-        server.stop(signal.SIGKILL)
-        until(lambda: not any(map(is_alive, processes)))
 
 
 def test_a_service_that_is_killed_while_it_starts_leaves_no_process_behind(models: Path) -> None:

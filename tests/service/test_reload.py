@@ -78,12 +78,17 @@ def test_a_new_version_is_served_beside_the_old_one_after_sighup(
     until(lambda: any("tiny version 2 is loaded and served" in line for line in server.log))
 
 
-def test_a_new_version_is_found_by_polling(own_repository: Path, shelf: Path) -> None:
-    with Server("--models", str(own_repository), "--poll-seconds", "1") as server:
-        publish(shelf / "tiny" / "2", own_repository)
-        until(lambda: versions_of(server) == [1, 2])
+def test_one_worker_alone_finds_versions_by_polling_and_no_request_fails(
+    own_repository: Path, shelf: Path
+) -> None:
+    arguments = ("--models", str(own_repository), "--poll-seconds", "1", "--workers", "1")
+    with Server(*arguments) as server:
+        with Hammer(server, n_clients=2) as hammer:
+            publish(shelf / "tiny" / "2", own_repository)
+            until(lambda: 2 in hammer.versions)
         withdraw(own_repository, 2)
         until(lambda: versions_of(server) == [1])
+    assert hammer.failures == []
 
 
 @pytest.mark.parametrize(
@@ -337,20 +342,6 @@ def test_no_request_fails_while_good_and_bad_versions_come_and_go(
     assert hammer.failures == []
     assert {last - 1, last} <= hammer.versions
     until(lambda: mapped_versions(server) == [set(present)] * 2)
-
-
-def test_one_worker_alone_reloads_without_a_failed_request(
-    own_repository: Path, shelf: Path
-) -> None:
-    with (
-        Server("--models", str(own_repository), "--workers", "1") as server,
-        Hammer(server, n_clients=2) as hammer,
-    ):
-        for version in (2, 3):
-            publish(shelf / "tiny" / str(version), own_repository)
-            hang_up(server)
-            until(lambda: version in hammer.versions)  # noqa: B023
-    assert hammer.failures == []
 
 
 def test_a_hangup_during_the_start_or_the_end_harms_nothing(

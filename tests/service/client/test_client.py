@@ -21,7 +21,7 @@ from service.app import create_app
 from service.engine import Engine
 from service.settings import Settings
 from tests.support import bundles, pictures
-from tests.support.overload import ONE_WORKER, fill
+from tests.support.overload import fill
 from tests.support.processes import DEADLINE_SECONDS, Server, until, workers_of
 
 PNG, JPEG = pictures.png(), pictures.jpeg(pictures.disc())
@@ -174,13 +174,6 @@ def test_a_refusal_is_an_exception_with_the_problem_inside(
     assert words in str(caught.value)
     assert caught.value.problem.type.startswith("urn:leafcode:problem:")
     assert caught.value.problem.instance
-
-
-@pytest.fixture(scope="module")
-def small_server(models: Path) -> Iterator[Server]:
-    """One worker and a queue for one."""
-    with Server("--models", str(models), *ONE_WORKER) as running:
-        yield running
 
 
 @pytest.fixture

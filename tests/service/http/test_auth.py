@@ -19,14 +19,20 @@ from tests.support.processes import Server, children_of, environment, until
 
 PNG = pictures.png()
 FIRST, SECOND, FILED = "first-key-0123456789", "second-key-!#$%&/()", "filed-key-9876543210"
+NEXT = "next-key-0011223344"
 
 
 @pytest.fixture(scope="module")
-def locked(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with three keys from two sources."""
+def keys_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("keys") / "keys"
     file.write_text(f"# for the nightly job\n\n  {FILED}\n")
-    env = environment(LEAFCODE_API_KEYS=f"{FIRST}, {SECOND}", LEAFCODE_API_KEYS_FILE=str(file))
+    return file
+
+
+@pytest.fixture(scope="module")
+def locked(models: Path, keys_file: Path) -> Iterator[Server]:
+    """A server with three keys from two sources."""
+    env = environment(LEAFCODE_API_KEYS=f"{FIRST}, {SECOND}", LEAFCODE_API_KEYS_FILE=str(keys_file))
     with Server("--models", str(models), "--log-level", "debug", env=env) as running:
         yield running
 
@@ -124,26 +130,26 @@ def test_keys_of_any_characters_can_be_asked_for() -> None:
 
 
 def test_a_hangup_reads_the_keys_again_and_keeps_them_if_that_fails(
-    models: Path, tmp_path: Path
+    locked: Server, keys_file: Path
 ) -> None:
-    file = tmp_path / "keys"
-    file.write_text(f"{FIRST}\n")
-    with Server("--models", str(models), "--api-keys-file", str(file)) as server:
+    def may_ask(key: str) -> bool:
+        headers = {"X-API-Key": key}
+        return web.get(f"{locked.url}/v1/models", headers=headers).status_code == 200
 
-        def may_ask(key: str) -> bool:
-            headers = {"X-API-Key": key}
-            return web.get(f"{server.url}/v1/models", headers=headers).status_code == 200
-
-        assert (may_ask(FIRST), may_ask(SECOND)) == (True, False)
-        file.write_text(f"{SECOND}\n")
-        server.process.send_signal(signal.SIGHUP)
-        until(lambda: may_ask(SECOND))
-        assert not may_ask(FIRST)
-        file.write_text("short\n")
-        server.process.send_signal(signal.SIGHUP)
-        until(lambda: any("the same 1 keys are accepted" in line for line in server.log))
-        assert may_ask(SECOND)
-        assert not any("short" in line for line in server.log)
+    before = keys_file.read_text()
+    assert (may_ask(FILED), may_ask(NEXT)) == (True, False)
+    keys_file.write_text(f"{NEXT}\n")
+    locked.process.send_signal(signal.SIGHUP)
+    until(lambda: may_ask(NEXT))
+    assert not may_ask(FILED)
+    keys_file.write_text("short\n")
+    locked.process.send_signal(signal.SIGHUP)
+    until(lambda: any("the same 3 keys are accepted" in line for line in locked.log))
+    assert may_ask(NEXT)
+    assert not any("short" in line for line in locked.log)
+    keys_file.write_text(before)
+    locked.process.send_signal(signal.SIGHUP)
+    until(lambda: may_ask(FILED))
 
 
 def answers(settings: Settings, method: str, **headers: str) -> httpx.Response:

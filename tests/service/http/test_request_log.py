@@ -30,7 +30,7 @@ def test_errors_carry_the_request_id_too(client: httpx.Client) -> None:
 
 def test_a_request_is_one_line_of_the_log_in_text_if_that_is_asked_for(models: object) -> None:
     env = environment(LEAFCODE_LOG_FORMAT="text")
-    with Server("--models", str(models), env=env) as server:
+    with Server("--models", str(models), "--workers", "1", env=env) as server:
         for path in ("/v1/classify", "/forged%0aline"):
             headers = {"X-Request-Id": "logged"}
             web.post(server.url + path, content=pictures.png(), headers=headers)

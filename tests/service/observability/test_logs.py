@@ -61,7 +61,7 @@ def test_a_traceback_cannot_be_taken_for_another_line() -> None:
 
 
 def test_a_request_is_one_line_of_json(models: Path) -> None:
-    with Server("--models", str(models)) as server:
+    with Server("--models", str(models), "--workers", "1") as server:
         url = f"{server.url}/v1/classify?model=apples"
         answer = web.post(url, content=PNG, headers={"X-Request-Id": "good"})
         web.post(url, content=b"nonsense", headers={"X-Request-Id": "bad"})

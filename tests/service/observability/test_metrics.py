@@ -133,22 +133,25 @@ def test_no_series_tells_when_it_was_first_counted(server: Server, accept: str) 
     assert "_created" not in page
 
 
-def test_busy_and_replaced_workers_are_counted(models: Path) -> None:
-    with Server("--models", str(models), "--workers", "1") as server:
-        (worker,) = workers_of(server)
-        os.kill(worker, signal.SIGSTOP)
-        impatient = {"X-Timeout-Ms": "20"}
-        late = web.post(f"{server.url}/v1/classify", content=PNG, headers=impatient)
-        assert late.status_code == 504
-        samples = metrics(server.url)
-        assert value(samples, "workers_busy") == 1
-        assert value(samples, "rejections_total", reason="deadline") == 1
-        assert value(samples, "job_rejections_total", reason="deadline") == 1
-        os.kill(worker, signal.SIGKILL)
-        until(lambda: value(metrics(server.url), "worker_restarts_total", worker="0") == 1)
-        until(lambda: value(metrics(server.url), "workers_ready") == 1)
-    assert any("ended by SIGKILL" in line for line in server.log)
-    assert any("worker 0" in line and "is ready again" in line for line in server.log)
+def test_busy_and_replaced_workers_are_counted(small_server: Server) -> None:
+    url = small_server.url
+    (worker,) = workers_of(small_server)
+    before = metrics(url)
+    os.kill(worker, signal.SIGSTOP)
+    late = web.post(f"{url}/v1/classify", content=PNG, headers={"X-Timeout-Ms": "20"})
+    assert late.status_code == 504
+    samples = metrics(url)
+    assert value(samples, "workers_busy") == 1
+    for name in ("rejections_total", "job_rejections_total"):
+        increase = value(samples, name, reason="deadline") - value(before, name, reason="deadline")
+        assert increase == 1
+    os.kill(worker, signal.SIGKILL)
+    restarts = value(before, "worker_restarts_total", worker="0") + 1
+    until(lambda: value(metrics(url), "worker_restarts_total", worker="0") == restarts)
+    until(lambda: value(metrics(url), "workers_ready") == 1)
+    log = small_server.log
+    until(lambda: any("ended by SIGKILL" in line for line in log))
+    until(lambda: any("worker 0" in line and "is ready again" in line for line in log))
 
 
 def test_server_timing_names_every_stage_of_an_image(client: httpx.Client) -> None:

@@ -62,7 +62,7 @@ def test_a_request_continues_the_trace_of_its_caller(spans: dict[str, ReadableSp
 def test_spans_of_a_real_server_arrive_at_the_endpoint(models: Path) -> None:
     with Collector() as collector:
         env = environment(LEAFCODE_OTLP_ENDPOINT=f"{collector.url}/v1/traces")
-        with Server("--models", str(models), env=env) as server:
+        with Server("--models", str(models), "--workers", "1", env=env) as server:
             web.post(f"{server.url}/v1/classify", content=pictures.png())
             server.stop()
     received = b"".join(collector.received)
@@ -73,7 +73,7 @@ def test_spans_of_a_real_server_arrive_at_the_endpoint(models: Path) -> None:
 
 def test_an_endpoint_that_is_away_hinders_nobody(models: Path) -> None:
     env = environment(LEAFCODE_OTLP_ENDPOINT="http://127.0.0.1:1/v1/traces")
-    with Server("--models", str(models), env=env) as server:
+    with Server("--models", str(models), "--workers", "1", env=env) as server:
         answer = web.post(f"{server.url}/v1/classify", content=pictures.png())
         assert server.stop() == 0
     assert answer.status_code == 200

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from service.pool import warmup
-from tests.support.processes import DEADLINE_SECONDS, environment, run
+from tests.support.commands import run_here
+from tests.support.processes import DEADLINE_SECONDS, environment
 
 # In a process of its own, because other tests call kernels with types of their own.
 REQUESTS_AFTER_WARMING = """
@@ -90,6 +91,6 @@ def test_a_process_that_has_warmed_up_may_fork_for_it_has_no_other_thread(
 
 
 def test_the_command_warms_and_says_how_long_it_took() -> None:
-    ended = run("warm")
+    ended = run_here("warm")
     assert ended.returncode == 0
     assert b"kernels ready after" in ended.stdout

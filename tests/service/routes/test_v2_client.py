@@ -339,14 +339,13 @@ def test_requests_of_the_synchronous_client_in_the_background(
             assert_labels(request.get_result(), engines["2"])
 
 
-def test_a_timeout_in_microseconds_is_answered_504(models: Path) -> None:
-    with Server("--models", str(models), "--workers", "1") as server:
-        (worker,) = workers_of(server)
-        with triton.InferenceServerClient(address(server)) as client:
-            os.kill(worker, signal.SIGSTOP)
-            for tensor in (image_input(), descriptor_input()):
-                with pytest.raises(InferenceServerException, match="no answer after") as caught:
-                    client.infer("apples", [tensor], timeout=20_000)
-                assert caught.value.status() == "504"
-            os.kill(worker, signal.SIGCONT)
-            client.infer("apples", [image_input()], timeout=100_000_000)
+def test_a_timeout_in_microseconds_is_answered_504(small_server: Server) -> None:
+    (worker,) = workers_of(small_server)
+    with triton.InferenceServerClient(address(small_server)) as client:
+        os.kill(worker, signal.SIGSTOP)
+        for tensor in (image_input(), descriptor_input()):
+            with pytest.raises(InferenceServerException, match="no answer after") as caught:
+                client.infer("apples", [tensor], timeout=20_000)
+            assert caught.value.status() == "504"
+        os.kill(worker, signal.SIGCONT)
+        client.infer("apples", [image_input()], timeout=100_000_000)
