@@ -367,7 +367,7 @@ def test_fit_names_and_counts_unreadable_files_and_goes_on(
 
 
 def test_interrupted_fit_leaves_nothing_behind(drawn_images: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "trainer", "fit", str(drawn_images)]
+    command = [sys.executable, "-m", "trainer", "fit", str(drawn_images), *SMALL]
     with subprocess.Popen(
         [*command, "--out", str(tmp_path / "models" / "drawn"), "--iterations", "1000"],
         stderr=subprocess.PIPE,
