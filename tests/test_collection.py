@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import conftest
 from tests.support import processes
 
 # Python runs a module of the name `sitecustomize` at its start.
@@ -54,3 +55,8 @@ def test_another_process_an_hour_later_collects_the_same_tests(
     theirs = collect(request.config.args, PYTHONHASHSEED=seed, PYTHONPATH=path)
     # Some of theirs may be missing here, if this run selects tests by an expression.
     assert ours - theirs == set()
+
+
+@pytest.mark.parametrize("file", conftest.LONGEST)
+def test_a_file_that_begins_early_is_there(file: str) -> None:
+    assert (processes.ROOT / file).is_file()
