@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from service import __version__
 from service.engine import LeafcodeError, Prediction
 from service.engine.cpu_level import require_cpu_level
+from service.engine.freed_memory import keep_freed_memory
 from service.errors import SettingsError
 from service.health import add_health
 from service.loadtest.chaos.cli import add_chaos
@@ -184,7 +185,7 @@ def _with_models(settings: Settings) -> Settings:
     if settings.empty_models == "reject" or not is_empty(settings.models):
         return settings
     logger.info(
-        "%s is empty: the embedded model is served; publish models there and start again",
+        "%s is empty: the embedded models are served; publish models there and start again",
         settings.models,
     )
     return settings.model_copy(update={"models": EMBEDDED_MODELS})
@@ -211,6 +212,7 @@ def _classify(options: argparse.Namespace) -> int:
     # Our own limit rejects such an image right after Pillow has warned about it.
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     warm()
+    keep_freed_memory()
     repository = Repository.load(settings.models, settings.default_model)
     engine = Engine.load(repository.find(options.model, options.version).path)
     outcomes = [_outcome(engine, settings, image, options.top_k) for image in options.images]
