@@ -27,7 +27,7 @@ SECONDS ?= 60
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 12
 
-serve: $(VENV)/.core ## serve the embedded model on http://127.0.0.1:8000
+serve: $(VENV)/.core ## serve the embedded models on http://127.0.0.1:8000
 	@exec $(BIN)/python -m service serve
 
 setup: $(VENV)/.all ## create .venv with all that running, training, testing and benchmarking need

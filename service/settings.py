@@ -68,7 +68,7 @@ class Settings(BaseSettings):
     empty_models: EmptyModels = Field(
         "reject",
         description="what becomes of a start with an empty model repository: it is rejected, or "
-        "the embedded model is served",
+        "the embedded models are served",
     )
     default_model: str | None = Field(
         None,

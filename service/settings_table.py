@@ -44,7 +44,7 @@ def _row(name: str, field: FieldInfo) -> tuple[str, ...]:
 def _default(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True, validated_data={})
     if default == EMBEDDED_MODELS:
-        return "the embedded model"
+        return "the embedded models"
     return "" if default in (None, "") else f"`{default}`"
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "NodeLevel",
     "box_means",
     "clamped",
+    "colour_cells",
     "contours",
     "convolve",
     "decision_margins",
@@ -329,6 +330,22 @@ def pool(
             level[place] = np.maximum(level[place], channels[y, x])
         parts.append(level.ravel())
     return np.concatenate(parts)
+
+
+def colour_cells(colours: npt.NDArray[np.integer]) -> Floats:
+    """Cells (⌊h / 2⌋, ⌊w / 2⌋, 8) of colours (h, w, 3): Y, Cb and Cr in levels of 0 to 255.
+
+    A cell of 2x2 pixels has their three means from -1/2 to 1/2, chroma times four; their three
+    standard deviations, of brightness times three and of chroma times eight; one half, and zero.
+    """
+    rows, cols = colours.shape[0] // 2, colours.shape[1] // 2
+    cells = np.zeros((rows, cols, 8))
+    for y, x in product(range(rows), range(cols)):
+        box = colours[2 * y : 2 * y + 2, 2 * x : 2 * x + 2].reshape(4, 3) / 255
+        cells[y, x, :3] = (box.mean(axis=0) - 0.5) * [1, 4, 4]
+        cells[y, x, 3:6] = box.std(axis=0) * [3, 8, 8]
+        cells[y, x, 6] = 0.5
+    return cells
 
 
 def residual_sums(

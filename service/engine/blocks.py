@@ -14,7 +14,7 @@ from service.engine.arrays import Float32Array, Int8Array, Int32Array, Tensors, 
 from service.engine.coding import Coder
 from service.engine.config import BlockConfig, CodesConfig, ResidualsConfig
 from service.engine.encoding import Encoded, ResidualSums
-from service.engine.kernels.residuals import pool_residuals
+from service.engine.kernels.residuals import project_residuals, scale_parts
 from service.engine.threads import Threads
 
 __all__ = ["Block", "CodesBlock", "ResidualsBlock", "block_from_tensors"]
@@ -55,7 +55,7 @@ class ResidualsBlock:
     node's own matrix; then the part of every region and node is scaled to unit length, and so is
     each level of the pyramid. That is VLAD (Jégou et al. 2010) with the tree's nodes as its
     codebook, projected as by Delhumeau et al. (2013) and scaled as by Arandjelović and Zisserman
-    (2013). means (n_means, 128) are those of the nodes of each level in turn, and so are
+    (2013). means (n_means, 128) are those of the nodes of each tree level in turn, and so are
     projections (n_means, 128, components) in fixed point with their scales (n_means, components).
     """
 
@@ -92,22 +92,41 @@ class ResidualsBlock:
         """The block (n_features,) of an image's sums."""
         sums = encoded.sums
         assert sums is not None  # noqa: S101  # the view knows its blocks
+        parts = self._parts(sums)
+        for part in parts:
+            scale_parts(part)
+        return pooling.unit(np.concatenate([part.reshape(-1) for part in parts]))
+
+    def _parts(self, sums: ResidualSums) -> list[Float32Array]:
+        """Projected residuals (regions², nodes, components) of each level of the pyramid.
+
+        A projection is linear: where a finer level has the same nodes, its parts are added up.
+        """
         parts: list[Float32Array] = []
-        end = 0
+        finer: dict[int, tuple[int, Float32Array]] = {}
         for regions, level in zip(self.config.pyramid, self.config.levels, strict=True):
-            begin, end = end, end + int(2**level)
-            part = np.empty((regions**2, 2**level, self.config.components), np.float32)
-            pool_residuals(
-                frozen(sums.totals),
-                frozen(sums.masses),
-                self.means[begin:end],
-                self.projections[begin:end],
-                self.scales[begin:end],
-                regions,
-                part,
-            )
-            parts.append(part.reshape(-1))
-        return pooling.unit(np.concatenate(parts))
+            side, finest = finer.get(level, (1, None))
+            if finest is None or side % regions:
+                part = self._projected(sums, regions, level)
+            else:
+                part = _added_up(finest, side, regions)
+            finer.setdefault(level, (regions, part))
+            parts.append(part)
+        return parts
+
+    def _projected(self, sums: ResidualSums, regions: int, level: int) -> Float32Array:
+        nodes = self.config.nodes_of(level)
+        part = np.empty((regions**2, 2**level, self.config.components), np.float32)
+        project_residuals(
+            frozen(sums.totals),
+            frozen(sums.masses),
+            self.means[nodes],
+            self.projections[nodes],
+            self.scales[nodes],
+            regions,
+            part,
+        )
+        return part
 
     def placed(self, view: int, weight: float) -> "ResidualsBlock":
         """The same block for a view of this number, with this weight."""
@@ -119,6 +138,13 @@ class ResidualsBlock:
 
 
 Block = CodesBlock | ResidualsBlock
+
+
+def _added_up(parts: Float32Array, side: int, regions: int) -> Float32Array:
+    """Parts (side², nodes, components) to those of `regions` a side, which divides `side`."""
+    share, others = side // regions, parts.shape[1:]
+    sums: Float32Array = parts.reshape(regions, share, regions, share, *others).sum(axis=(1, 3))
+    return sums.reshape(regions**2, *others)
 
 
 def block_from_tensors(config: BlockConfig, tensors: Tensors) -> Block:

@@ -31,6 +31,7 @@ from service.engine.config import (
     CodesConfig,
     EngineConfig,
     ViewConfig,
+    weight_columns,
 )
 from service.engine.errors import BundleError, UnreadableBundleError, VersionTakenError
 from service.engine.manifest import Manifest, TensorSpec, parse_manifest
@@ -140,7 +141,7 @@ def expected_tensors(config: EngineConfig, n_labels: int) -> dict[str, TensorSpe
         specs |= prefixed(block_prefix(number), _block_specs(block, config.views[block.view]))
     return {
         **specs,
-        "classifier_weights": TensorSpec("int8", (config.n_features, n_labels)),
+        "classifier_weights": TensorSpec("int8", (config.n_features, weight_columns(n_labels))),
         "classifier_scales": TensorSpec("float32", (len(config.blocks), n_labels)),
         "classifier_bias": TensorSpec("float32", (n_labels,)),
     }

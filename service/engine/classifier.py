@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int8Array, Tensors, frozen
-from service.engine.config import EngineConfig
+from service.engine.config import EngineConfig, weight_columns
 from service.engine.kernels.classifier import add_scores
 
 __all__ = ["LinearClassifier"]
@@ -20,19 +20,20 @@ _LARGEST = 2**7 - 1
 
 @dataclass(frozen=True)
 class LinearClassifier:
-    """Weights (n_features, n_labels) in fixed point, scales (n_blocks, n_labels), bias (n_labels,).
+    """Weights (n_features, columns) in fixed point, scales (n_blocks, n_labels), bias (n_labels,).
 
     A weight is its integer times the scale of its block and label; `slices` say which rows
-    belong to which block. All are read-only.
+    belong to which block. Columns after those of the labels are of no account. All are
+    read-only.
     """
 
-    weights: Int8Array
+    padded_weights: Int8Array
     scales: Float32Array
     bias: Float32Array
     slices: tuple[slice, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", frozen(self.weights))
+        object.__setattr__(self, "padded_weights", frozen(self.padded_weights))
         object.__setattr__(self, "scales", frozen(self.scales))
         object.__setattr__(self, "bias", frozen(self.bias))
 
@@ -41,10 +42,11 @@ class LinearClassifier:
         cls, weights: Float32Array, bias: Float32Array, slices: tuple[slice, ...]
     ) -> "LinearClassifier":
         """The classifier with these weights, each rounded by at most half a scale."""
-        integers = np.empty(weights.shape, np.int8)
-        scales = np.empty((len(slices), weights.shape[1]), np.float32)
+        n_features, n_labels = weights.shape
+        integers = np.zeros((n_features, weight_columns(n_labels)), np.int8)
+        scales = np.empty((len(slices), n_labels), np.float32)
         for number, rows in enumerate(slices):
-            integers[rows], scales[number] = _rounded(weights[rows])
+            integers[rows, :n_labels], scales[number] = _rounded(weights[rows])
         return cls(integers, scales, bias, slices)
 
     @classmethod
@@ -60,18 +62,23 @@ class LinearClassifier:
     def tensors(self) -> Tensors:
         """The tensors that a bundle stores of the classifier, by name."""
         return {
-            "classifier_weights": self.weights,
+            "classifier_weights": self.padded_weights,
             "classifier_scales": self.scales,
             "classifier_bias": self.bias,
         }
+
+    @property
+    def weights(self) -> Int8Array:
+        """The integers (n_features, n_labels)."""
+        return self.padded_weights[:, : len(self.bias)]
 
     def scores(self, pooled: Float32Array) -> Float32Array:
         """Scores (n_labels,) of a pooled vector (n_features,)."""
         pooled, scores = frozen(pooled), self.bias.copy()
         for number, rows in enumerate(self.slices):
-            sums = np.zeros(self.bias.shape, np.float32)
-            add_scores(pooled[rows], self.weights[rows], sums)
-            scores += self.scales[number] * sums
+            sums = np.zeros(self.padded_weights.shape[1], np.float32)
+            add_scores(pooled[rows], self.padded_weights[rows], sums)
+            scores += self.scales[number] * sums[: len(scores)]
         return scores
 
 

@@ -1,6 +1,6 @@
 """Colour descriptors: 4x4 cells with 8 numbers each, the layout of SIFT's.
 
-A cell is a box of 2x2 pixels of a reduced copy of the image: the means of Y, Cb and Cr, their
+A cell is a box of 2x2 pixels of the image at half size: the means of Y, Cb and Cr, their
 spreads, and a constant that keeps the brightness of a descriptor in its direction, which is all
 that the tree sees. Descriptors overlap, so that they stay in their map of cells.
 """
@@ -8,9 +8,11 @@ that the tree sees. Descriptors overlap, so that they stay in their map of cells
 import numpy as np
 
 from service.engine.arrays import Float32Array, UInt8Array, UInt64Array, aligned_empty, frozen
+from service.engine.config import COLOUR_REDUCTION
 from service.engine.fixedpoint import Descriptors
 from service.engine.image import Picture
 from service.engine.kernels.colour import build_colour_map
+from service.engine.kernels.copies import reduce_image
 
 __all__ = ["CELL", "colour_map", "grid_shape", "locate"]
 
@@ -31,18 +33,20 @@ _CONSTANT = 0.5
 _NEUTRAL = 128
 
 
-def colour_map(picture: Picture, reduction: int) -> Float32Array:
-    """Cells (rows, cols, 8) of a picture whose sides are divided by `reduction` first."""
+def colour_map(picture: Picture) -> Float32Array:
+    """Cells (rows, cols, 8) of a picture's colours."""
     colours = _without_colours(picture.gray) if picture.colours is None else picture.colours
-    height, width = (side // (CELL * reduction) for side in picture.gray.shape)
+    height, width = (side // CELL for side in colours.shape[:2])
     cells = aligned_empty((height, width, _NUMBERS), np.float32)
-    build_colour_map(frozen(colours), reduction, _SCALES, _CONSTANT, cells)
+    build_colour_map(frozen(colours), _SCALES, _CONSTANT, cells)
     return cells
 
 
 def _without_colours(gray: Float32Array) -> UInt8Array:
-    colours = np.full((*gray.shape, 3), _NEUTRAL, np.uint8)
-    colours[:, :, 0] = np.rint(255 * gray)
+    brightness = np.empty([side // COLOUR_REDUCTION for side in gray.shape], np.float32)
+    reduce_image(frozen(gray), COLOUR_REDUCTION, brightness)
+    colours = np.full((*brightness.shape, 3), _NEUTRAL, np.uint8)
+    colours[:, :, 0] = np.rint(255 * brightness)
     return colours
 
 

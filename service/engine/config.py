@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal, get_args
 
 __all__ = [
+    "COLOUR_REDUCTION",
     "DESCRIPTOR_WIDTH",
     "STEPS",
     "BlockConfig",
@@ -22,6 +23,7 @@ __all__ = [
     "ResidualsConfig",
     "SignRule",
     "ViewConfig",
+    "weight_columns",
 ]
 
 Descriptor = Literal["fast-sift", "lazebnik-sift", "contour-sift", "colour"]
@@ -47,6 +49,13 @@ STEPS: dict[Descriptor, int] = {
 _EVEN_STEPS: frozenset[Descriptor] = frozenset({"fast-sift", "contour-sift", "colour"})
 
 _LARGEST_DEPTH = 24
+# Colours are decoded at half of the working size: JPEGs mostly store no more.
+COLOUR_REDUCTION = 2
+
+# Columns of weights that are computed at a time, and so padded to: without, the last ones would
+# be computed one by one. 0.75 ms instead of 1.03 for 138 000 features and 101 labels.
+_LANES = 16
+
 _LARGEST_STEP = 64
 _LARGEST_REDUCTION = 16
 
@@ -81,6 +90,10 @@ class ViewConfig:
         _require_whole("step", self.step, 1, _LARGEST_STEP)
         if self.descriptor in _EVEN_STEPS and self.step % 2:
             raise ValueError(f"step is {self.step}, expected an even number for {self.descriptor}")
+        if self.descriptor == "colour" and self.reduction != COLOUR_REDUCTION:
+            raise ValueError(
+                f"reduction is {self.reduction}, expected {COLOUR_REDUCTION} for colour"
+            )
 
     @property
     def n_leaves(self) -> int:
@@ -159,8 +172,13 @@ class ResidualsConfig:
 
     @property
     def n_means(self) -> int:
-        """Nodes of all levels together, each with a mean."""
-        return sum(int(2**level) for level in self.levels)
+        """Nodes of all levels of the tree that are used, each with a mean."""
+        return sum(int(2**level) for level in set(self.levels))
+
+    def nodes_of(self, level: int) -> slice:
+        """Where the nodes of a level of the tree are among all that have means, highest first."""
+        first = sum(int(2**above) for above in set(self.levels) if above < level)
+        return slice(first, first + int(2**level))
 
     @property
     def n_features(self) -> int:
@@ -277,6 +295,11 @@ class EngineConfig:
         )
 
 
+def weight_columns(n_labels: int) -> int:
+    """Columns that the classifier's weights of so many labels are stored in."""
+    return -(-n_labels // _LANES) * _LANES
+
+
 def _block_to_json(block: BlockConfig) -> dict[str, object]:
     fields = asdict(block)
     lists = {name: list(value) for name, value in fields.items() if isinstance(value, tuple)}
@@ -295,6 +318,11 @@ def _block_from_json(document: Mapping[str, Any]) -> BlockConfig:
 
 
 def _objects(name: str, items: object) -> Sequence[Mapping[str, Any]]:
+    if items is None:
+        raise ValueError(
+            f"there are no {name}, expected a list of objects; a bundle of the time before "
+            "views and blocks has none and must be trained again"
+        )
     if not isinstance(items, list) or not items or not all(isinstance(i, dict) for i in items):
         raise ValueError(f"{name} is {items!r}, expected a list of objects")
     return items

@@ -55,7 +55,7 @@ def describe(picture: Picture, view: ViewConfig) -> Float32Array:
 def image_copy(picture: Picture, view: ViewConfig) -> Float32Array:
     """What descriptors are computed from: a grey image (h, w), or cells of colours."""
     if view.descriptor == "colour":
-        return colour.colour_map(picture, view.reduction)
+        return colour.colour_map(picture)
     if view.descriptor == "contour-sift":
         return _contours(picture.gray, view.reduction)
     return _reduced(picture.gray, view.reduction)

@@ -150,9 +150,8 @@ class FeatureExtractor:
         encoded = [view.encode_image(picture, self.threads, watch) for view in self.views]
         pooled = np.empty(self.config.n_features, np.float32)
         for block, place in zip(self.blocks, self.config.slices, strict=True):
-            pooled[place] = block.config.weight * block.pool(
-                encoded[block.config.view], self.threads
-            )
+            part = block.pool(encoded[block.config.view], self.threads)
+            np.multiply(part, np.float32(block.config.weight), out=pooled[place])
         watch.lap("pooling")
         return pooled
 

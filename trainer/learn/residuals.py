@@ -36,13 +36,12 @@ def learn_residuals(
 ) -> ResidualsBlock:
     """The block for descriptors (n, 128) that the tree was built from."""
     leaf_ids, lengths = tree.route(descriptors), norms_of(descriptors)
-    learned = {}
+    learned = []
     with one_blas_thread():  # matrices this small take ten times longer on two threads
         for level in sorted(set(config.levels)):
             nodes = leaf_ids >> (tree.depth - level)
-            learned[level] = _learn_level(_Nodes.of(descriptors, lengths, nodes, 2**level), config)
-    means = np.concatenate([learned[level][0] for level in config.levels])
-    projections = np.concatenate([learned[level][1] for level in config.levels])
+            learned.append(_learn_level(_Nodes.of(descriptors, lengths, nodes, 2**level), config))
+    means, projections = (np.concatenate(parts) for parts in zip(*learned, strict=True))
     return ResidualsBlock.from_floats(config, means, projections)
 
 

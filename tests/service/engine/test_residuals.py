@@ -75,12 +75,13 @@ class Case:
         return self.block.projections.astype(np.float64) * self.block.scales[:, None]
 
     def levels(self) -> list[reference.NodeLevel]:
-        """The levels of the pyramid; their means follow one another."""
-        config, ends, levels = self.block.config, 0, []
+        """The levels of the pyramid; means of the tree's levels follow one another."""
+        config, levels = self.block.config, []
+        used = sorted(set(config.levels))
         for regions, level in zip(config.pyramid, config.levels, strict=True):
-            begin, ends = ends, ends + 2**level
+            begin = sum(2**above for above in used[: used.index(level)])
             nodes = self.nodes(level).reshape(self.grid)
-            own = slice(begin, ends)
+            own = slice(begin, begin + 2**level)
             means, projections = self.block.means[own], self.projections[own]
             levels.append(reference.NodeLevel(regions, nodes, means, projections))
         return levels
