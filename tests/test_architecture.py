@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,11 +35,16 @@ def absolute(node: ast.ImportFrom, source: str) -> str:
     return ".".join([*parents, *([node.module] if node.module else [])])
 
 
-def imports(source: str) -> Iterator[str]:
+@cache
+def imports(source: str) -> tuple[str, ...]:
     """Every module that a source imports, at its top or inside a function.
 
-    `from package import name` yields package.name, which may be a module or not.
+    `from package import name` gives package.name, which may be a module or not.
     """
+    return tuple(_imports(source))
+
+
+def _imports(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse((ROOT / source).read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
