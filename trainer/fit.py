@@ -25,6 +25,7 @@ from trainer.features import FeaturePlan, LearnedFeatures, learn_features
 from trainer.given.file import GroupsFile, read_groups
 from trainer.learn.classifier import ClassifierSettings, FittedClassifier, fit_classifier
 from trainer.learn.grams import block_weights, column_slices, gram_matrix
+from trainer.learn.held_out import TrainingImages
 from trainer.parallel import map_ordered, one_blas_thread
 from trainer.probes import make_probes
 from trainer.publish import UNPUBLISHED
@@ -186,8 +187,8 @@ def _learn_classifier(features: LearnedFeatures, n_labels: int, config: FitConfi
         tuple(block.config.weight for block in extractor.blocks),
     )
     labels = np.array([image.label for image in images])
-    grams = [gram_matrix(column_slices(part)) for part in parts]
-    fitted = fit_classifier(grams, labels, n_labels, settings)
+    grams = tuple(gram_matrix(column_slices(part)) for part in parts)
+    fitted = fit_classifier(TrainingImages(grams, labels, n_labels), settings)
     weights = [
         block_weights(column_slices(part), fitted.coefficients, weight)
         for part, weight in zip(parts, fitted.block_weights, strict=True)

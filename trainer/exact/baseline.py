@@ -36,6 +36,7 @@ from trainer.exact.omp import (
 from trainer.fit import trainable, training_split
 from trainer.learn.classifier import ClassifierSettings, fit_classifier
 from trainer.learn.grams import block_weights, column_slices, gram_matrix
+from trainer.learn.held_out import TrainingImages
 from trainer.parallel import map_ordered
 
 __all__ = ["OmpDictionary", "evaluate_omp", "measure_baseline"]
@@ -73,7 +74,8 @@ def evaluate_omp(split: Split, config: FitConfig, dictionary: Float32Array) -> E
     settings = ClassifierSettings(
         config.classifier, config.regularisation, config.folds, config.seed
     )
-    fitted = fit_classifier([gram_matrix(column_slices(pooled))], labels, len(names), settings)
+    grams = (gram_matrix(column_slices(pooled)),)
+    fitted = fit_classifier(TrainingImages(grams, labels, len(names)), settings)
     weights = block_weights(column_slices(pooled), fitted.coefficients, fitted.block_weights[0])
     pooled, labels, unreadable = _pooled_vectors(extractor, split.test, "test")
     scores = pooled @ weights + fitted.bias

@@ -6,7 +6,6 @@ block are made when its features come by once more.
 """
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,6 @@ from service.engine.arrays import Float32Array
 from service.engine.config import ClassifierKind
 from trainer.learn.block_search import DEFAULT_REGULARISATION, Search
 from trainer.learn.held_out import Choice, Folds, HeldOut, TrainingImages, stratified_folds
-from trainer.metrics import Labels
 from trainer.parallel import one_blas_thread
 
 __all__ = ["ClassifierSettings", "FittedClassifier", "fit_classifier"]
@@ -41,11 +39,12 @@ class ClassifierSettings:
 
 @dataclass(frozen=True)
 class FittedClassifier:
-    """A classifier and its figures on the folds, None if no class has two images.
+    """A classifier and what it scores on the folds, None if there are none.
 
-    `coefficients` (n, n_labels) are of the training images: `grams.block_weights` makes a block's
-    weights of them. `regularisation` is C for pooled vectors scaled to unit length. `untested`
-    are the labels with one image, which no fold can test. They count as missed in the
+    There are none if no class has two images, or two groups of them. `coefficients`
+    (n, n_labels) are of the training images: `grams.block_weights` makes a block's weights of
+    them. `regularisation` is C for pooled vectors scaled to unit length. `untested` are the
+    labels that no fold can test, mostly those with one image. They count as missed in the
     accuracy, because a classifier that has not seen that image does not know them.
     """
 
@@ -54,21 +53,30 @@ class FittedClassifier:
     bias: Float32Array
     probability_scale: float
     regularisation: float
-    fold_accuracy: float | None
-    fold_log_loss: float | None
-    fold_calibration_error: float | None
+    held_out: HeldOut | None
     untested: tuple[int, ...]
 
+    @property
+    def fold_accuracy(self) -> float | None:
+        """The mean per-class accuracy on the folds."""
+        return None if self.held_out is None else self.held_out.accuracy
 
-def fit_classifier(
-    grams: Sequence[Float32Array], labels: Labels, n_labels: int, settings: ClassifierSettings
-) -> FittedClassifier:
-    """A classifier of images with labels (n,) below `n_labels`.
+    @property
+    def fold_log_loss(self) -> float | None:
+        """The log loss of held-out probabilities."""
+        return None if self.held_out is None else self.held_out.log_loss(self.probability_scale)
 
-    `grams` are the inner products (n, n) of each block, whose vectors have unit length.
-    """
-    images = TrainingImages(tuple(grams), labels, n_labels)
-    masks = stratified_folds(labels, settings.folds, settings.seed)
+    @property
+    def fold_calibration_error(self) -> float | None:
+        """The expected calibration error of held-out probabilities."""
+        if self.held_out is None:
+            return None
+        return self.held_out.calibration_error(self.probability_scale)
+
+
+def fit_classifier(images: TrainingImages, settings: ClassifierSettings) -> FittedClassifier:
+    """A classifier of images whose vectors of each block have unit length."""
+    masks = stratified_folds(images.labels, settings.folds, settings.seed, images.groups)
     folds = Folds(images, masks, settings.kind)
     with one_blas_thread():  # solvers run side by side
         choice, held_out = _choose(folds, settings)
@@ -81,10 +89,8 @@ def fit_classifier(
         bias=solved.bias.astype(np.float32),
         probability_scale=scale,
         regularisation=choice.regularisation,
-        fold_accuracy=held_out.accuracy if held_out else None,
-        fold_log_loss=held_out.log_loss(scale) if held_out else None,
-        fold_calibration_error=held_out.calibration_error(scale) if held_out else None,
-        untested=tuple(np.flatnonzero(np.bincount(labels, minlength=n_labels) < 2).tolist()),
+        held_out=held_out,
+        untested=_untested(held_out, images.n_labels),
     )
 
 
@@ -109,6 +115,12 @@ def _choose(folds: Folds, settings: ClassifierSettings) -> tuple[Choice, HeldOut
     if len(weights) > 1:
         logger.info("weights of the blocks: %s", ", ".join(f"{w:.3g}" for w in choice.weights))
     return choice, search.tried[choice]
+
+
+def _untested(held_out: HeldOut | None, n_labels: int) -> tuple[int, ...]:
+    """The labels that no held-out image has."""
+    tested = () if held_out is None else held_out.labels
+    return tuple(np.setdiff1d(np.arange(n_labels), tested).tolist())
 
 
 def _fit_scale(held_out: HeldOut) -> float:

@@ -4,7 +4,7 @@ Weights between blocks, regularisation and the scale of probabilities are chosen
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,14 +22,35 @@ __all__ = ["Choice", "Folds", "HeldOut", "TrainingImages", "stratified_folds"]
 
 Mask = npt.NDArray[np.bool_]
 
+_NEVER_HELD_OUT = -1
+
 
 @dataclass(frozen=True)
 class TrainingImages:
-    """The Gram matrix (n, n) of every block, labels (n,) and how many labels there are."""
+    """The Gram matrix (n, n) of every block, labels (n,) and how many labels there are.
+
+    Images with the same number in `groups` (n,) are never parted by folds; without, every image
+    is a group. The last `n_copies` images are copies of others: they train and are never tested.
+    """
 
     grams: tuple[Float32Array, ...]
     labels: Labels
     n_labels: int
+    groups: Labels | None = None
+    n_copies: int = 0
+
+    def with_copies(self, grams: tuple[Float32Array, ...]) -> "TrainingImages":
+        """The images and a copy of each, in the same group; `grams` (2n, 2n) are of both."""
+        groups = np.arange(len(self.labels)) if self.groups is None else self.groups
+        labels, n_copies = np.tile(self.labels, 2), len(self.labels)
+        return replace(
+            self, grams=grams, labels=labels, groups=np.tile(groups, 2), n_copies=n_copies
+        )
+
+    @cached_property
+    def are_tested(self) -> Mask:
+        """Which images (n,) are no copies."""
+        return np.arange(len(self.labels)) < len(self.labels) - self.n_copies
 
 
 @dataclass(frozen=True)
@@ -78,7 +99,10 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Folds:
-    """Training images, and masks (n,) of those that one classifier after the other does not see."""
+    """Training images, and masks (n,) of those that one classifier after the other does not see.
+
+    Copies among them are neither seen nor tested.
+    """
 
     images: TrainingImages
     masks: tuple[Mask, ...]
@@ -91,7 +115,8 @@ class Folds:
         """
         fits = [(choice, mask) for choice in choices for mask in self.masks]
         scores = map_ordered(self._score, fits, "folds")
-        labels = np.concatenate([self.images.labels[mask] for mask in self.masks])
+        tested = self.images.are_tested
+        labels = np.concatenate([self.images.labels[mask & tested] for mask in self.masks])
         for _ in choices:
             yield HeldOut(np.concatenate([next(scores) for _ in self.masks]), labels)
 
@@ -106,19 +131,44 @@ class Folds:
 
     def _score(self, fit: tuple[Choice, Mask]) -> Float64Array:
         choice, held = fit
-        return self.solve(choice, ~held).scores(self._kernel(choice, held, ~held))
+        kernel = self._kernel(choice, held & self.images.are_tested, ~held)
+        return self.solve(choice, ~held).scores(kernel)
 
     def _kernel(self, choice: Choice, rows: Mask, columns: Mask) -> Float32Array:
         part = np.ix_(np.flatnonzero(rows), np.flatnonzero(columns))
         return weighted_kernel(self.images.grams, choice.weights, part)
 
 
-def stratified_folds(labels: Labels, count: int, seed: int) -> tuple[Mask, ...]:
-    """Held-out masks, each class spread evenly; the only image of a class is never held out."""
+def stratified_folds(
+    labels: Labels, count: int, seed: int, groups: Labels | None = None
+) -> tuple[Mask, ...]:
+    """Held-out masks that part no group, each class spread evenly.
+
+    A group counts for the class of its first image. No class is held out as a whole: groups
+    that have all of its images, such as the only one, are never held out.
+    """
     rng = np.random.default_rng([seed, 1])
-    fold_of = np.full(len(labels), -1)
+    groups = np.arange(len(labels)) if groups is None else groups
+    _, firsts, group_of, sizes = np.unique(
+        groups, return_index=True, return_inverse=True, return_counts=True
+    )
+    fold_of_group = np.empty(len(firsts), np.int64)
+    for label in np.unique(labels[firsts]):
+        members = rng.permutation(np.flatnonzero(labels[firsts] == label))
+        fold_of_group[members] = _spread(sizes[members], count)
     for label in np.unique(labels):
-        members = rng.permutation(np.flatnonzero(labels == label))
-        if len(members) > 1:
-            fold_of[members] = np.arange(len(members)) % count
+        own = np.unique(group_of[labels == label])
+        if len(np.unique(fold_of_group[own])) == 1:
+            fold_of_group[own] = _NEVER_HELD_OUT
+    fold_of = fold_of_group[group_of]
     return tuple(fold_of == fold for fold in range(count) if (fold_of == fold).any())
+
+
+def _spread(sizes: Labels, count: int) -> Labels:
+    """The fold of each group: large groups come first, each to the fold with the fewest images."""
+    folds = np.empty(len(sizes), np.int64)
+    filled = np.zeros(count, np.int64)
+    for place in np.argsort(-sizes, kind="stable"):
+        folds[place] = filled.argmin()
+        filled[folds[place]] += sizes[place]
+    return folds

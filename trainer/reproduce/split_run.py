@@ -12,6 +12,7 @@ from service.engine.arrays import Float32Array
 from trainer.evaluate import evaluate_scores
 from trainer.learn.checkpoint import fingerprint
 from trainer.learn.classifier import ClassifierSettings, fit_classifier
+from trainer.learn.held_out import TrainingImages
 from trainer.reproduce.cache import Entry
 from trainer.reproduce.cells import Cell
 from trainer.reproduce.experiment import Experiment
@@ -177,8 +178,10 @@ class SplitRun:
         columns = np.searchsorted(self._columns, self._train)
         test = np.setdiff1d(np.arange(len(gram)), self._train)
         names, labels = experiment.dataset.labels, experiment.labels
-        training = gram[np.ix_(self._train, columns)]
-        fitted = fit_classifier([training], labels[self._train], len(names), settings)
+        training = TrainingImages(
+            (gram[np.ix_(self._train, columns)],), labels[self._train], len(names)
+        )
+        fitted = fit_classifier(training, settings)
         scores = gram[np.ix_(test, columns)] @ fitted.coefficients + fitted.bias
         found = evaluate_scores(scores, labels[test], names, fitted.probability_scale)
         return SplitResult(

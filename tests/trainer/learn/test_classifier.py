@@ -14,6 +14,7 @@ from trainer import parallel
 from trainer.learn import block_search
 from trainer.learn.classifier import ClassifierSettings, FittedClassifier, fit_classifier
 from trainer.learn.grams import block_weights
+from trainer.learn.held_out import TrainingImages
 from trainer.metrics import Labels
 
 
@@ -36,7 +37,7 @@ def _settings(kind: ClassifierKind = "svm", regularisation: float | None = 3) ->
 def _fit(
     pooled: Float32Array, labels: Labels, n_labels: int, settings: ClassifierSettings
 ) -> FittedClassifier:
-    return fit_classifier([pooled @ pooled.T], labels, n_labels, settings)
+    return fit_classifier(TrainingImages((pooled @ pooled.T,), labels, n_labels), settings)
 
 
 def _scores(fitted: FittedClassifier, training: Float32Array, pooled: Float32Array) -> Float32Array:
@@ -169,7 +170,8 @@ def _blocks(noise: tuple[float, ...]) -> tuple[list[Float32Array], Labels]:
 def _fit_blocks(
     blocks: list[Float32Array], labels: Labels, settings: ClassifierSettings
 ) -> FittedClassifier:
-    return fit_classifier([block @ block.T for block in blocks], labels, 5, settings)
+    grams = tuple(block @ block.T for block in blocks)
+    return fit_classifier(TrainingImages(grams, labels, 5), settings)
 
 
 def _weighted(*weights: float, fixed: bool = False) -> ClassifierSettings:
