@@ -80,6 +80,11 @@ class Picture:
     gray: Float32Array
     colours: UInt8Array | None = None
 
+    def mirrored(self) -> "Picture":
+        """The picture with left and right exchanged."""
+        colours = None if self.colours is None else np.ascontiguousarray(self.colours[:, ::-1])
+        return Picture(np.ascontiguousarray(self.gray[:, ::-1]), colours)
+
 
 def decode(data: bytes, max_side: int, limits: ImageLimits | None = None) -> Float32Array:
     """Grey image (h, w) with EXIF orientation applied and sides of at most `max_side`.

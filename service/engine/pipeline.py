@@ -147,6 +147,11 @@ class FeatureExtractor:
         watch = watch or Stopwatch()
         picture = self.decode_picture(data, limits)
         watch.lap("decode")
+        return self.pool_picture(picture, watch)
+
+    def pool_picture(self, picture: Picture, watch: Stopwatch | None = None) -> Float32Array:
+        """Picture at working size -> pooled vector (n_features,)."""
+        watch = watch or Stopwatch()
         encoded = [view.encode_image(picture, self.threads, watch) for view in self.views]
         pooled = np.empty(self.config.n_features, np.float32)
         for block, place in zip(self.blocks, self.config.slices, strict=True):
