@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -23,7 +23,9 @@ from trainer.learn.hashing import Directions
 from trainer.recipes import Recipe, RecipeName, recipe_of
 from trainer.settings import Settings
 
-__all__ = ["FitConfig", "load_config", "suitable_depth"]
+__all__ = ["FitConfig", "Mirroring", "load_config", "suitable_depth"]
+
+Mirroring = Literal["auto", "always", "never"]
 
 _LARGEST_AUTOMATIC_DEPTH = 13
 _DESCRIPTORS_PER_LEAF = 32
@@ -90,6 +92,11 @@ class FitConfig(Settings):
     classifier: ClassifierKind = Field("svm", description="kind of the linear classifier")
     regularisation: float | None = Field(
         None, gt=0, description="C of the classifier [chosen on folds]"
+    )
+    mirroring: Mirroring = Field(
+        "auto",
+        description="learn from mirrored copies of the training images too; auto: if they win "
+        "on folds, and never with the paper's recipe",
     )
     folds: int = Field(
         5, ge=2, le=20, description="folds that choose it and calibrate probabilities"
@@ -162,6 +169,12 @@ class FitConfig(Settings):
         first = self.engine_config(self.depth or _LARGEST_AUTOMATIC_DEPTH)
         recipe = recipe_of(self.recipe, first.view, first.codes)
         return recipe if colours else recipe.without_colours()
+
+    @property
+    def recipe_mirroring(self) -> Mirroring:
+        """The paper mirrors no images, so its recipe does only if that is asked for."""
+        is_of_paper = self.recipe == "paper" and self.mirroring == "auto"
+        return "never" if is_of_paper else self.mirroring
 
     @property
     def view(self) -> ViewConfig:

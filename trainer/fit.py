@@ -5,28 +5,25 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-
 from service.engine import Bundle, Engine, FeatureExtractor, Manifest
-from service.engine.arrays import Float32Array
 from service.engine.classifier import LinearClassifier
+from trainer.classification import Classification, learn_classification
 from trainer.config import FitConfig
-from trainer.data.dataset import Dataset, LabelledImage, Split, shortened
+from trainer.data.dataset import Dataset, Split, shortened
 from trainer.data.sampling import Sample, log_unreadable
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate import evaluate
 from trainer.features import FeaturePlan, LearnedFeatures, learn_features
 from trainer.given.file import GroupsFile, read_groups
-from trainer.learn.classifier import ClassifierSettings, FittedClassifier, fit_classifier
-from trainer.learn.grams import block_weights, column_slices, gram_matrix
-from trainer.learn.held_out import TrainingImages
-from trainer.parallel import map_ordered, one_blas_thread
+from trainer.learn.classifier import ClassifierSettings, FittedClassifier
+from trainer.mirroring import MirrorTrial
+from trainer.parallel import one_blas_thread
 from trainer.probes import make_probes
 from trainer.publish import UNPUBLISHED
 
@@ -78,15 +75,16 @@ def _fit(dataset: Dataset, config: FitConfig, name: str, files: WorkFiles) -> Bu
     logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
     features = learn_features(split.train, plan)
     _require_all_classes(dataset, features.sample)
-    model = _learn_classifier(features, len(dataset.labels), config)
+    model = _learn_classification(features, len(dataset.labels), config)
+    extractor = model.calibrated_extractor()
     bundle = bundle_of(
-        model.extractor,
-        model.classifier,
+        extractor,
+        model.classifier(),
         Manifest(
             name=name,
             version=UNPUBLISHED,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-            config=model.extractor.config,
+            config=extractor.config,
             labels=dataset.labels,
         ),
     )
@@ -95,6 +93,7 @@ def _fit(dataset: Dataset, config: FitConfig, name: str, files: WorkFiles) -> Bu
     provenance = _provenance(dataset, split, features.sample, config)
     provenance["relative_errors"] = list(features.relative_errors)
     provenance["regularisation"] = model.fitted.regularisation
+    provenance["mirrored"] = model.has_copies
     provenance["seconds"] = round(time.monotonic() - started, 1)
     manifest = replace(
         bundle.manifest, probes=make_probes(engine), quality=quality, provenance=provenance
@@ -165,50 +164,20 @@ def _require_all_classes(dataset: Dataset, sample: Sample) -> None:
         raise DataError(f"no readable training image for the classes {', '.join(lost)}")
 
 
-@dataclass(frozen=True)
-class _Model:
-    """An extractor with the weights that were learned, the classifier, and how it was fitted."""
-
-    extractor: FeatureExtractor
-    classifier: LinearClassifier
-    fitted: FittedClassifier
-
-
-def _learn_classifier(features: LearnedFeatures, n_labels: int, config: FitConfig) -> _Model:
-    extractor, images = features.extractor, features.sample.images
-    pooled = _pooled_vectors(extractor.weighted([1.0] * len(extractor.blocks)), images)
-    logger.info("%d pooled vectors of %d features", *pooled.shape)
-    parts = [pooled[:, place] for place in extractor.config.slices]
+def _learn_classification(
+    features: LearnedFeatures, n_labels: int, config: FitConfig
+) -> Classification:
     settings = ClassifierSettings(
-        config.classifier,
-        config.regularisation,
-        config.folds,
-        config.seed,
-        tuple(block.config.weight for block in extractor.blocks),
+        config.classifier, config.regularisation, config.folds, config.seed
     )
-    labels = np.array([image.label for image in images])
-    grams = tuple(gram_matrix(column_slices(part)) for part in parts)
-    fitted = fit_classifier(TrainingImages(grams, labels, n_labels), settings)
-    weights = [
-        block_weights(column_slices(part), fitted.coefficients, weight)
-        for part, weight in zip(parts, fitted.block_weights, strict=True)
-        if weight
-    ]
-    chosen = extractor.weighted(fitted.block_weights, fitted.probability_scale)
-    classifier = LinearClassifier.from_floats(
-        np.concatenate(weights), fitted.bias, chosen.config.slices
-    )
-    return _Model(chosen, classifier, fitted)
-
-
-def _pooled_vectors(extractor: FeatureExtractor, images: Sequence[LabelledImage]) -> Float32Array:
-    def pooled_vector(image: LabelledImage) -> Float32Array:
-        return extractor.pooled_vector(image.path.read_bytes())
-
-    pooled = np.empty((len(images), extractor.config.n_features), np.float32)
-    for row, vector in enumerate(map_ordered(pooled_vector, images, "pooled vectors")):
-        pooled[row] = vector
-    return pooled
+    plain = learn_classification(features, n_labels, settings)
+    if config.recipe_mirroring == "never":
+        return plain
+    trial = MirrorTrial(plain, features.sample.images, settings)
+    if config.recipe_mirroring == "auto":
+        return trial.winner()
+    logger.info("mirrored copies are used, as the settings say")
+    return trial.mirrored()
 
 
 def bundle_of(

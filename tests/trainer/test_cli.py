@@ -211,6 +211,7 @@ def test_inspect_prints_what_is_in_a_bundle(
     assert "drawn version 1" in text
     assert "cross, disc, square, stripes" in text
     assert "2 probes agree" in text
+    assert re.search("mirrored +False", text)
 
 
 def test_inspect_prints_the_same_as_json(

@@ -50,6 +50,7 @@ def test_command_line_wins_over_file_and_file_over_defaults(tmp_path: Path) -> N
             "refinements is 1 with the hash tanh, expected 0",
         ),
         ('hash = "oak"', "hash is 'oak', expected one of tree, tanh, sine"),
+        ('mirroring = "yes"', "mirroring is 'yes', expected one of auto, always, never"),
         ('directions = "up"', "directions is 'up', expected one of random, pca"),
         ("atoms = ", "cannot be read as TOML"),
     ],
@@ -68,6 +69,12 @@ def test_groups_and_dictionary_update_come_from_the_file(tmp_path: Path) -> None
     config = load_config(file, {})
     assert (config.groups, config.dictionary_update) == (12, "ksvd")
     assert (FitConfig().groups, FitConfig().dictionary_update) == (None, "least-squares")
+
+
+def test_recipe_of_the_paper_has_mirrored_copies_only_if_asked_for() -> None:
+    assert FitConfig(recipe="best").recipe_mirroring == "auto"
+    assert FitConfig(recipe="paper").recipe_mirroring == "never"
+    assert FitConfig(recipe="paper", mirroring="always").recipe_mirroring == "always"
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,14 @@ from trainer.data.dataset import scan
 from trainer.fit import fit
 
 CONFIG = FitConfig(
-    recipe="best", samples=3000, atoms=128, nonzeros=3, iterations=1, depth=3, regularisation=3.0
+    recipe="best",
+    samples=3000,
+    atoms=128,
+    nonzeros=3,
+    iterations=1,
+    depth=3,
+    regularisation=3.0,
+    mirroring="always",
 )
 
 
@@ -21,6 +28,7 @@ def _fit_with_blas_threads(images: Path, count: int) -> Bundle:
 
 def test_tensors_do_not_depend_on_how_many_threads_blas_has(drawn_images: Path) -> None:
     one, several = (_fit_with_blas_threads(drawn_images, threads) for threads in (1, 4))
+    assert one.manifest.provenance["mirrored"] is True
     assert one.manifest.config == several.manifest.config
     assert one.manifest.probes == several.manifest.probes
     for name, tensor in one.tensors.items():

@@ -16,7 +16,7 @@ from trainer.learn.block_search import DEFAULT_REGULARISATION, Search
 from trainer.learn.held_out import Choice, Folds, HeldOut, TrainingImages, stratified_folds
 from trainer.parallel import one_blas_thread
 
-__all__ = ["ClassifierSettings", "FittedClassifier", "fit_classifier"]
+__all__ = ["ClassifierSettings", "FittedClassifier", "fit_classifier", "folds_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +76,7 @@ class FittedClassifier:
 
 def fit_classifier(images: TrainingImages, settings: ClassifierSettings) -> FittedClassifier:
     """A classifier of images whose vectors of each block have unit length."""
-    masks = stratified_folds(images.labels, settings.folds, settings.seed, images.groups)
-    folds = Folds(images, masks, settings.kind)
+    folds = folds_of(images, settings)
     with one_blas_thread():  # solvers run side by side
         choice, held_out = _choose(folds, settings)
         solved = folds.solve(choice)
@@ -92,6 +91,12 @@ def fit_classifier(images: TrainingImages, settings: ClassifierSettings) -> Fitt
         held_out=held_out,
         untested=_untested(held_out, images.n_labels),
     )
+
+
+def folds_of(images: TrainingImages, settings: ClassifierSettings) -> Folds:
+    """The folds on which a classifier of these images is chosen."""
+    masks = stratified_folds(images.labels, settings.folds, settings.seed, images.groups)
+    return Folds(images, masks, settings.kind)
 
 
 def _choose(folds: Folds, settings: ClassifierSettings) -> tuple[Choice, HeldOut | None]:

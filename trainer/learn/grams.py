@@ -39,10 +39,14 @@ class DualClassifier:
         return scores
 
 
-def column_slices(pooled: Float32Array) -> Iterator[Float32Array]:
-    """Views of an array (n, n_features), which may be a mapped file, side by side."""
-    for start in range(0, pooled.shape[1], _SLICE):
-        yield pooled[:, start : start + _SLICE]
+def column_slices(*arrays: Float32Array) -> Iterator[Float32Array]:
+    """Parts (n, any), side by side, of arrays (any, n_features) that follow one another.
+
+    An array may be a mapped file. Parts of a single one are views, of several they are copies.
+    """
+    for start in range(0, arrays[0].shape[1], _SLICE):
+        parts = [array[:, start : start + _SLICE] for array in arrays]
+        yield parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def gram_matrix(parts: Iterable[Float32Array]) -> Float32Array:

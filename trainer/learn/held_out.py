@@ -39,6 +39,13 @@ class TrainingImages:
     groups: Labels | None = None
     n_copies: int = 0
 
+    def only(self, places: Labels) -> "TrainingImages":
+        """Some of the images, none of them copies; their labels are numbered anew."""
+        names, labels = np.unique(self.labels[places], return_inverse=True)
+        grams = tuple(gram[np.ix_(places, places)] for gram in self.grams)
+        groups = None if self.groups is None else self.groups[places]
+        return TrainingImages(grams, labels, len(names), groups)
+
     def with_copies(self, grams: tuple[Float32Array, ...]) -> "TrainingImages":
         """The images and a copy of each, in the same group; `grams` (2n, 2n) are of both."""
         groups = np.arange(len(self.labels)) if self.groups is None else self.groups

@@ -1,0 +1,113 @@
+"""From an extractor to a classifier: pooled vectors of the training images, and what fits them.
+
+All is kept block by block: Gram matrices for the search on folds, and the features themselves,
+of which the classifier's weights are made in the end.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from service.engine import FeatureExtractor
+from service.engine.arrays import Float32Array
+from service.engine.classifier import LinearClassifier
+from trainer.data.dataset import LabelledImage
+from trainer.features import LearnedFeatures
+from trainer.learn.classifier import ClassifierSettings, FittedClassifier, fit_classifier
+from trainer.learn.grams import block_weights, column_slices, gram_matrix
+from trainer.learn.held_out import TrainingImages
+from trainer.parallel import map_ordered
+
+__all__ = ["Classification", "learn_classification", "mirrored_vectors"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Classification:
+    """A fitted classifier, and what it was fitted to.
+
+    `extractor` has the blocks that the classifier uses, with their weights. `features` are, for
+    each of these blocks, arrays (any, n_features of the block) of unit length: one of the
+    training images and, if they have copies, one of those. So are the Gram matrices of `training`.
+    """
+
+    extractor: FeatureExtractor
+    features: tuple[tuple[Float32Array, ...], ...]
+    training: TrainingImages
+    fitted: FittedClassifier
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether copies of the training images were learned from."""
+        return self.training.n_copies > 0
+
+    def calibrated_extractor(self) -> FeatureExtractor:
+        """The extractor with the scale of probabilities that was found on folds."""
+        weights = [block.config.weight for block in self.extractor.blocks]
+        return self.extractor.weighted(weights, self.fitted.probability_scale)
+
+    def classifier(self) -> LinearClassifier:
+        """The classifier that an engine scores by."""
+        weights = [
+            block_weights(column_slices(*arrays), self.fitted.coefficients, block.config.weight)
+            for arrays, block in zip(self.features, self.extractor.blocks, strict=True)
+        ]
+        slices = self.extractor.config.slices
+        return LinearClassifier.from_floats(np.concatenate(weights), self.fitted.bias, slices)
+
+
+def learn_classification(
+    learned: LearnedFeatures, n_labels: int, settings: ClassifierSettings
+) -> Classification:
+    """A classifier of the training images; the weights of the blocks are where its search starts.
+
+    Blocks that win nothing are left out.
+    """
+    extractor, images = learned.extractor, learned.sample.images
+    pooled = np.empty((len(images), extractor.config.n_features), np.float32)
+    for row, vector in enumerate(_pooled_vectors(extractor, images)):
+        pooled[row] = vector
+    logger.info("%d pooled vectors of %d features", *pooled.shape)
+    features = [pooled[:, place] for place in extractor.config.slices]
+    grams = tuple(gram_matrix(column_slices(part)) for part in features)
+    labels = np.array([image.label for image in images])
+    training = TrainingImages(grams, labels, n_labels)
+    starts = tuple(block.config.weight for block in extractor.blocks)
+    fitted = fit_classifier(training, replace(settings, weights=starts))
+    used = [number for number, weight in enumerate(fitted.block_weights) if weight]
+    return Classification(
+        extractor.weighted(fitted.block_weights),
+        tuple((features[number],) for number in used),
+        replace(training, grams=tuple(grams[number] for number in used)),
+        fitted,
+    )
+
+
+def _pooled_vectors(
+    extractor: FeatureExtractor, images: Sequence[LabelledImage]
+) -> Iterator[Float32Array]:
+    """Pooled vectors (n_features,) of images, each block of unit length."""
+    even = _with_even_weights(extractor)
+    return map_ordered(
+        lambda image: even.pooled_vector(image.path.read_bytes()), images, "pooled vectors"
+    )
+
+
+def mirrored_vectors(
+    extractor: FeatureExtractor, images: Sequence[LabelledImage]
+) -> Iterator[Float32Array]:
+    """Those of the images with left and right exchanged."""
+    even = _with_even_weights(extractor)
+
+    def pooled_vector(image: LabelledImage) -> Float32Array:
+        picture = even.decode_picture(image.path.read_bytes())
+        return even.pool_picture(picture.mirrored())
+
+    return map_ordered(pooled_vector, images, "mirrored copies")
+
+
+def _with_even_weights(extractor: FeatureExtractor) -> FeatureExtractor:
+    return extractor.weighted([1.0] * len(extractor.blocks))
