@@ -93,13 +93,13 @@ class FitConfig(Settings):
     regularisation: float | None = Field(
         None, gt=0, description="C of the classifier [chosen on folds]"
     )
+    folds: int = Field(
+        5, ge=2, le=20, description="folds that choose it and calibrate probabilities"
+    )
     mirroring: Mirroring = Field(
         "auto",
         description="learn from mirrored copies of the training images too; auto: if they win "
         "on folds, and never with the paper's recipe",
-    )
-    folds: int = Field(
-        5, ge=2, le=20, description="folds that choose it and calibrate probabilities"
     )
     seed: int = Field(0, ge=0, le=_LARGEST_SEED, description="the same seed gives the same tensors")
     train_per_class: int | None = Field(
