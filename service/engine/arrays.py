@@ -19,6 +19,7 @@ __all__ = [
     "Int8Array",
     "Int16Array",
     "Int32Array",
+    "IntpArray",
     "Scalar",
     "Tensors",
     "UInt8Array",
@@ -32,6 +33,7 @@ Float64Array = npt.NDArray[np.float64]
 Int8Array = npt.NDArray[np.int8]
 Int16Array = npt.NDArray[np.int16]
 Int32Array = npt.NDArray[np.int32]
+IntpArray = npt.NDArray[np.intp]
 UInt8Array = npt.NDArray[np.uint8]
 UInt64Array = npt.NDArray[np.uint64]
 

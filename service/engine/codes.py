@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int32Array
+from service.engine.arrays import Float32Array, Int32Array, IntpArray
 
 __all__ = ["Codes"]
 
@@ -29,3 +29,7 @@ class Codes:
     def part(self, rows: slice) -> "Codes":
         """A view of some rows: filling it fills these codes."""
         return Codes(self.leaf_ids[rows], self.atom_ids[rows], self.values[rows])
+
+    def at(self, places: IntpArray) -> "Codes":
+        """A copy of the codes at some places."""
+        return Codes(self.leaf_ids[places], self.atom_ids[places], self.values[places])

@@ -57,6 +57,7 @@ COLOUR_REDUCTION = 2
 _LANES = 16
 
 _LARGEST_STEP = 64
+_LARGEST_STRIDE = 64
 _LARGEST_REDUCTION = 16
 
 # Sums of residuals are 32-bit integers, which hold the descriptors of 1024 x 1024 places in one
@@ -106,7 +107,8 @@ class CodesConfig:
     """A block of codes, the paper's: the largest value of each atom in each region.
 
     `pyramid` lists the regions per side of each level, finest first, and every coarser level
-    divides the finest. `view` is the number of the view that is coded.
+    divides the finest. `view` is the number of the view that is coded: every descriptor of its
+    grid, or one of `stride` in each direction.
     """
 
     kind: ClassVar[Literal["codes"]] = "codes"
@@ -117,11 +119,13 @@ class CodesConfig:
     pyramid: tuple[int, ...] = (4, 2, 1)
     weight: float = 1.0
     view: int = 0
+    stride: int = 1
 
     def __post_init__(self) -> None:
         _require_choice("sign_rule", self.sign_rule, get_args(SignRule))
         _require_whole("n_atoms", self.n_atoms, 1, 2**20)
         _require_whole("nonzeros", self.nonzeros, 1, min(self.n_atoms, DESCRIPTOR_WIDTH))
+        _require_whole("stride", self.stride, 1, _LARGEST_STRIDE)
         _require_pyramid(self.pyramid)
         _require_positive("weight", self.weight)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int32Array, frozen
+from service.engine.arrays import Float32Array, Int32Array, IntpArray, frozen
 from service.engine.codes import Codes
 from service.engine.coding import NO_LINES, Coder
 from service.engine.fixedpoint import Descriptors
@@ -17,7 +17,7 @@ from service.engine.kernels.encoding import encode_runs
 from service.engine.kernels.integers import LANES
 from service.engine.tree import Tree
 
-__all__ = ["Encoded", "Outputs", "ResidualSums", "encode_by_tree"]
+__all__ = ["Encoded", "Outputs", "ResidualSums", "encode_by_tree", "every"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,20 @@ class Outputs(NamedTuple):
     codes: Codes
     lengths: Float32Array
     sums: ResidualSums | None = None
+
+    def part(self, rows: slice, sums: ResidualSums | None = None) -> "Outputs":
+        """A view of some rows, with sums of their own."""
+        return Outputs(self.codes.part(rows), self.lengths[rows], sums)
+
+
+def every(stride: int, cols: int, begin: int, end: int) -> IntpArray:
+    """Places of every `stride`-th descriptor, in each direction, of a grid with `cols` columns.
+
+    Those in rows `begin` to `end`, row by row, counted from the first descriptor of row `begin`.
+    """
+    rows = np.arange(-(-begin // stride) * stride, end, stride) - begin
+    places: IntpArray = (rows[:, None] * cols + np.arange(0, cols, stride)).reshape(-1)
+    return places
 
 
 _NO_SUMS = ResidualSums.zeros(np.zeros(0, np.int32), 0, 1)

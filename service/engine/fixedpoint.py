@@ -20,6 +20,7 @@ from service.engine.arrays import (
     Float32Array,
     Float64Array,
     Int16Array,
+    IntpArray,
     UInt64Array,
     aligned_empty,
     frozen,
@@ -77,6 +78,10 @@ class Descriptors:
     def part(self, rows: slice) -> "Descriptors":
         """Some of the descriptors, in the same array."""
         return replace(self, starts=self.starts[rows])
+
+    def at(self, places: IntpArray) -> "Descriptors":
+        """The descriptors at some places, in the same array."""
+        return replace(self, starts=frozen(self.starts[places]))
 
     def parts(self) -> Iterator[tuple[slice, "Descriptors"]]:
         """All descriptors, a few thousand at a time, each part with its rows.

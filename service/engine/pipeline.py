@@ -29,7 +29,7 @@ from service.engine.classifier import LinearClassifier
 from service.engine.codes import Codes
 from service.engine.coding import Coder
 from service.engine.config import DESCRIPTOR_WIDTH, CodesConfig, EngineConfig
-from service.engine.encoding import Encoded
+from service.engine.encoding import Encoded, every
 from service.engine.errors import BundleError, DescriptorError, ImageError
 from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash, hash_from_tensors
@@ -138,7 +138,10 @@ class FeatureExtractor:
     def pool(self, codes: Codes, grid: tuple[int, int]) -> Float32Array:
         """Codes of a grid of (rows, cols) descriptors -> first block of codes (n_features,)."""
         _check_codes(codes, grid, self.config.codes)
-        return self._codes.pool(Encoded(codes, grid), self.threads)
+        (rows, cols), stride = grid, self.config.codes.stride
+        coded_grid = -(-rows // stride), -(-cols // stride)
+        coded = Encoded(codes.at(every(stride, cols, 0, rows)), coded_grid)
+        return self._codes.pool(coded, self.threads)
 
     def pooled_vector(
         self, data: bytes, limits: ImageLimits | None = None, watch: Stopwatch | None = None

@@ -3,16 +3,16 @@
 Blocks that read the same view share both.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from service.engine import description
-from service.engine.arrays import Float32Array
+from service.engine.arrays import Float32Array, Int32Array
 from service.engine.blocks import CodesBlock, ResidualsBlock
 from service.engine.codes import Codes
 from service.engine.config import ViewConfig
-from service.engine.encoding import Encoded, Outputs, ResidualSums, encode_by_tree
+from service.engine.encoding import Encoded, Outputs, ResidualSums, encode_by_tree, every
 from service.engine.errors import DescriptorError
 from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash
@@ -35,15 +35,15 @@ class View:
 
     def encode(self, descriptors: Descriptors, threads: Threads) -> Codes:
         """Codes of descriptors that need not come from an image."""
-        codes, lengths = self._empty(len(descriptors))
+        outputs = self.outputs(len(descriptors))
 
         def fill(begin: int, end: int) -> None:
             rows = slice(begin, end)
-            self._fill(descriptors.part(rows), Outputs(codes.part(rows), lengths[rows]))
+            self.fill(descriptors.part(rows), outputs.part(rows))
 
         threads.split(fill, len(descriptors))
-        _check_lengths(lengths)
-        return codes
+        _check_lengths(outputs.lengths)
+        return outputs.codes
 
     def encode_image(self, picture: Picture, threads: Threads, watch: Stopwatch) -> Encoded:
         """The codes of an image's descriptors, and sums of their residuals.
@@ -52,36 +52,75 @@ class View:
         and because waking a thread twice takes long. `watch` times the first thread.
         """
         copy = description.image_copy(picture, self.config)
-        rows, cols = grid = description.grid_shape(copy, self.config)
-        codes, lengths = self._empty(rows * cols)
-        sums = _PartialSums(self.residuals, grid)
+        grid = description.grid_shape(copy, self.config)
+        image = _ImageCoding(self, grid)
 
         def fill(begin: int, end: int) -> None:
             descriptors = description.locate(copy, self.config, begin, end)
             if begin == 0:
                 watch.lap("sift")
-            places = slice(begin * cols, end * cols)
-            outputs = Outputs(codes.part(places), lengths[places], sums.part(places))
-            self._fill(descriptors, outputs)
+            image.fill(descriptors, begin, end)
 
-        if rows * cols:
-            threads.split(fill, rows)
-        encoded = Encoded(codes, grid, sums.joined())
+        if grid[0] * grid[1]:
+            threads.split(fill, grid[0])
+        encoded = image.encoded()
         watch.lap("coding")
         return encoded
 
-    def _empty(self, count: int) -> tuple[Codes, Float32Array]:
-        """Codes of so many descriptors, and their lengths, not filled yet."""
+    def outputs(self, count: int) -> Outputs:
+        """Room for the codes and lengths of so many descriptors."""
         nonzeros = 0 if self.codes is None else self.codes.config.nonzeros
-        return Codes.empty(np.empty(count, np.int32), nonzeros), np.empty(count, np.float32)
+        codes = Codes.empty(np.empty(count, np.int32), nonzeros)
+        return Outputs(codes, np.empty(count, np.float32))
 
-    def _fill(self, descriptors: Descriptors, outputs: Outputs) -> None:
+    def fill(self, descriptors: Descriptors, outputs: Outputs) -> None:
+        """Route and code descriptors; without a block of codes they are only routed."""
         coder = None if self.codes is None else self.codes.coder
         if isinstance(self.hash, Tree):
             encode_by_tree(descriptors, self.hash, coder, outputs)
-        elif coder is not None:
-            outputs.codes.leaf_ids[:] = self.hash.route(descriptors)
+            return
+        outputs.codes.leaf_ids[:] = self.hash.route(descriptors)
+        if coder is not None:
             outputs.lengths[:] = coder.encode_into(outputs.codes, descriptors)
+
+
+class _ImageCoding:
+    """The codes and sums of one image, whose rows are filled by one thread or several.
+
+    With a stride, all descriptors are routed and added up first, then some are coded.
+    """
+
+    def __init__(self, view: View, grid: tuple[int, int]) -> None:
+        stride = 1 if view.codes is None else view.codes.config.stride
+        self._view, self._cols, self._stride = view, grid[1], stride
+        self._coded_grid = -(-grid[0] // stride), -(-grid[1] // stride)
+        self._router = view if stride == 1 else replace(view, codes=None)
+        self._routed = self._router.outputs(grid[0] * grid[1])
+        coded = self._coded_grid[0] * self._coded_grid[1]
+        self._codes = self._routed.codes if stride == 1 else view.outputs(coded).codes
+        self._sums = _PartialSums(view.residuals, grid)
+
+    def fill(self, descriptors: Descriptors, begin: int, end: int) -> None:
+        """Take the descriptors of rows `begin` to `end`."""
+        places = slice(begin * self._cols, end * self._cols)
+        routed = self._routed.part(places, self._sums.part(places))
+        self._router.fill(descriptors, routed)
+        if self._stride > 1:
+            self._code_some(descriptors, routed.codes.leaf_ids, begin, end)
+
+    def _code_some(
+        self, descriptors: Descriptors, leaf_ids: Int32Array, begin: int, end: int
+    ) -> None:
+        stride, cols = self._stride, self._coded_grid[1]
+        taken = every(stride, self._cols, begin, end)
+        codes = self._codes.part(slice(-(-begin // stride) * cols, -(-end // stride) * cols))
+        codes.leaf_ids[:] = leaf_ids[taken]
+        assert self._view.codes is not None  # noqa: S101  # only codes have a stride
+        self._view.codes.coder.encode_into(codes, descriptors.at(taken))
+
+    def encoded(self) -> Encoded:
+        """What all rows together gave."""
+        return Encoded(self._codes, self._coded_grid, self._sums.joined())
 
 
 class _PartialSums:

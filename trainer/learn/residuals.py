@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
-from service.engine.arrays import Float32Array, Float64Array, Int32Array
+from service.engine.arrays import Float32Array, Float64Array, Int32Array, IntpArray
 from service.engine.blocks import ResidualsBlock
 from service.engine.config import ResidualsConfig
 from service.engine.tree import Tree, norms_of
@@ -27,8 +26,6 @@ _SHARED = 0.1
 _SMALLEST_VARIANCE = 1e-8
 
 _TINY = float(np.finfo(np.float64).tiny)
-
-IntpArray = npt.NDArray[np.intp]
 
 
 def learn_residuals(

@@ -141,6 +141,7 @@ def cases(part: object, refused: dict[str, tuple[object, ...]]) -> list[tuple[ob
                 "sign_rule": ("positive", None),
                 "n_atoms": (*WHOLE_NUMBERS, 2**20 + 1),
                 "nonzeros": (*WHOLE_NUMBERS, 129),
+                "stride": (*WHOLE_NUMBERS, 65),
                 "weight": NO_POSITIVE_NUMBERS,
             },
         ),
@@ -303,6 +304,7 @@ def test_to_json_holds_every_field_as_a_plain_value() -> None:
                 "pyramid": [4, 2, 1],
                 "weight": 1.0,
                 "view": 0,
+                "stride": 1,
             },
             {
                 "kind": "residuals",

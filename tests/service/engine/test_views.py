@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from service.engine import BrokenImageError, Engine, FeatureExtractor, Stopwatch
-from service.engine.arrays import Float32Array
+from service.engine.arrays import Float32Array, Float64Array, frozen
 from service.engine.blocks import CodesBlock, ResidualsBlock
+from service.engine.config import CodesConfig
+from service.engine.description import describe
+from service.engine.fixedpoint import Descriptors
 from service.engine.stopwatch import Stage
 from service.engine.threads import ONE_THREAD, Threads
 from service.engine.views import View
@@ -143,6 +146,64 @@ def test_a_view_of_no_descriptors_has_no_codes_and_no_sums(threads: int) -> None
     assert len(encoded.codes.leaf_ids) == 0
     assert encoded.sums is not None
     assert not encoded.sums.masses.any()
+
+
+# --- codes of some descriptors --------------------------------------------------------
+
+
+def with_stride(stride: int, threads: int) -> FeatureExtractor:
+    """The blocks of the engine; codes are of every `stride`-th descriptor each way."""
+    blocks = [
+        replace(block, config=replace(block.config, stride=stride))
+        if isinstance(block, CodesBlock)
+        else block
+        for block in ENGINE.blocks
+    ]
+    config = replace(CONFIG, blocks=tuple(block.config for block in blocks))
+    return FeatureExtractor(config, [view.hash for view in ENGINE.views], blocks, threads)
+
+
+def strided_block(number: int, data: bytes, stride: int) -> Float64Array:
+    """A block of codes by the oracle's pooling of every `stride`-th code each way."""
+    config = CONFIG.blocks[number]
+    assert isinstance(config, CodesConfig)
+    view = ENGINE.views[config.view]
+    taken = describe(ENGINE.decode_picture(data), view.config)[::stride, ::stride]
+    codes = view.encode(Descriptors.of(frozen(taken.reshape(-1, 128))), ONE_THREAD)
+    pooled = reference.pool(
+        codes.atom_ids.reshape(*taken.shape[:2], -1),
+        codes.values.reshape(*taken.shape[:2], -1),
+        config.n_atoms,
+        config.sign_rule,
+        config.pyramid,
+    )
+    return config.weight * pooled / np.linalg.norm(pooled)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("stride", [1, 2, 3, 64])
+def test_codes_with_a_stride_are_those_of_every_so_many_descriptors_each_way(
+    stride: int, size: tuple[int, int], threads: int
+) -> None:
+    data, extractor = random_png(12, *size), with_stride(stride, threads)
+    pooled, dense = extractor.pooled_vector(data), ENGINE.pooled_vector(data)
+    for number, place in enumerate(CONFIG.slices):
+        if isinstance(ENGINE.blocks[number], CodesBlock):
+            expected = strided_block(number, data, stride)
+            np.testing.assert_allclose(pooled[place], expected, atol=1e-5)
+        else:
+            np.testing.assert_array_equal(pooled[place], dense[place])
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_pooling_takes_every_so_many_of_the_codes_that_it_is_given(stride: int) -> None:
+    data, extractor = random_png(13, 90, 61), with_stride(stride, 1)
+    described = describe(extractor.decode_picture(data), extractor.view.config)
+    rows, cols, width = described.shape
+    found = extractor.pool(extractor.encode(described.reshape(-1, width)), (rows, cols))
+    expected = strided_block(1, data, stride)
+    np.testing.assert_allclose(CONFIG.codes.weight * found, expected, atol=1e-5)
 
 
 # --- times ---------------------------------------------------------------------------
