@@ -1,5 +1,6 @@
 """Routing and coding in one pass against the two apart, on the images that we have."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from service.engine.arrays import Float32Array
 from service.engine.fixedpoint import Descriptors
 from service.engine.image import Picture
 from service.engine.threads import ONE_THREAD
+from service.engine.views import View
 from service.settings import EMBEDDED_MODELS
 from tests.support.samples import AWKWARD_COUNTS
 from trainer.bench.photographs import make_photographs
@@ -51,16 +53,25 @@ def _assert_same(found: Codes, expected: Codes) -> None:
     np.testing.assert_array_equal(found.values, expected.values)
 
 
+def _with_stride(view: View, stride: int) -> View:
+    assert view.codes is not None
+    config = replace(view.codes.config, stride=stride)
+    return replace(view, codes=replace(view.codes, config=config))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
 @pytest.mark.parametrize("name", ["yin_yang", "stop_sign", "photograph"])
 def test_an_image_gets_the_codes_of_routing_and_coding_apart(
-    engine: Engine, photograph: Path, name: str, size: tuple[int, int]
+    engine: Engine, photograph: Path, name: str, size: tuple[int, int], stride: int
 ) -> None:
     gray = _gray(photograph if name == "photograph" else EXAMPLES / f"{name}.png", size)
     rows, cols, descriptors = sift.locate(gray, "fast-sift", 2)
-    found, grid, _ = engine.view.encode_image(Picture(gray), ONE_THREAD, Stopwatch())
-    assert grid == (rows, cols)
-    _assert_same(found, _apart(engine, descriptors))
+    taken = np.arange(rows * cols).reshape(rows, cols)[::stride, ::stride]
+    view = _with_stride(engine.view, stride)
+    found, grid, _ = view.encode_image(Picture(gray), ONE_THREAD, Stopwatch())
+    assert grid == taken.shape
+    _assert_same(found, _apart(engine, descriptors.at(taken.reshape(-1))))
 
 
 @pytest.mark.parametrize("count", AWKWARD_COUNTS)
