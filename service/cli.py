@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from service import __version__
 from service.engine import LeafcodeError, Prediction
 from service.engine.cpu_level import require_cpu_level
-from service.engine.freed_memory import keep_freed_memory
 from service.errors import SettingsError
 from service.health import add_health
 from service.loadtest.chaos.cli import add_chaos
@@ -212,7 +211,6 @@ def _classify(options: argparse.Namespace) -> int:
     # Our own limit rejects such an image right after Pillow has warned about it.
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     warm()
-    keep_freed_memory()
     repository = Repository.load(settings.models, settings.default_model)
     engine = Engine.load(repository.find(options.model, options.version).path)
     outcomes = [_outcome(engine, settings, image, options.top_k) for image in options.images]

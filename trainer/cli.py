@@ -11,7 +11,6 @@ from typing import Any, get_args
 
 from service.engine import Engine, LeafcodeError
 from service.engine.cpu_level import require_cpu_level
-from service.engine.freed_memory import keep_freed_memory
 from trainer.config import FitConfig, load_config
 from trainer.data.dataset import Dataset, scan
 from trainer.data.sampling import log_unreadable
@@ -73,7 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         require_cpu_level()
-        keep_freed_memory()
         options.run(options)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -6,6 +6,7 @@ it is used again: 600 pages an image, a tenth of the time that classifying it ta
 
 import ctypes
 import sys
+from functools import cache
 
 __all__ = ["keep_freed_memory"]
 
@@ -17,8 +18,12 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 32 * 2**20
 
 
+@cache
 def keep_freed_memory() -> bool:
-    """Let this process keep up to 32 MB that it has freed; whether its C library can be told."""
+    """Let this process keep up to 32 MB that it has freed; whether its C library can be told.
+
+    That holds for the whole process, once for all.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:  # not glibc
         return False

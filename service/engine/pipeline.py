@@ -32,6 +32,7 @@ from service.engine.config import DESCRIPTOR_WIDTH, CodesConfig, EngineConfig
 from service.engine.encoding import Encoded, every
 from service.engine.errors import BundleError, DescriptorError, ImageError
 from service.engine.fixedpoint import Descriptors
+from service.engine.freed_memory import keep_freed_memory
 from service.engine.hashing import Hash, hash_from_tensors
 from service.engine.image import Picture
 from service.engine.image_limits import ImageLimits
@@ -64,6 +65,8 @@ class FeatureExtractor:
         blocks: Sequence[Block],
         threads: int = 1,
     ) -> None:
+        # Here, so that every process that goes this road is as fast as a worker.
+        keep_freed_memory()
         self.config = config
         self.blocks = tuple(blocks)
         self.views = tuple(

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from PIL import Image
 
-from service.engine.freed_memory import keep_freed_memory
 from service.pool import frames
 from service.pool.frames import Frame
 from service.pool.operations import Operations
@@ -40,7 +39,6 @@ def run(connection: socket.socket, plan: WorkerPlan) -> None:
     # it would otherwise get its turn only when a worker's time slice ends.
     os.nice(_NICENESS)
     _come_before_the_front_end()
-    keep_freed_memory()
     operations = Operations(plan.threads, plan.limits)
     with connection, connection.makefile("rb", _BUFFER_BYTES) as stream:
         try:
