@@ -66,15 +66,15 @@ def test_manifest_carries_the_model_card() -> None:
 @pytest.mark.skipif(
     not DATA.is_dir(), reason=f"needs Caltech 101 at {DATA} (or named by CALTECH101), absent here"
 )
-def test_accuracy_on_a_tenth_of_the_held_out_images_is_near_the_manifest_s() -> None:
+def test_accuracy_on_a_fifth_of_the_held_out_images_is_near_the_manifest_s() -> None:
     engine = Engine.load(BUNDLE)
     held_out = scan(DATA).restricted_to(engine.labels).split(train_per_class=30, seed=0).test
     assert len(held_out) == 5647
-    found = evaluate(engine, held_out[::10])
+    found = evaluate(engine, held_out[::5])
     recorded = engine.manifest.quality["test"]
     assert isinstance(recorded, dict)
-    # Two standard deviations of 565 images of which 89 % are right.
-    assert found.accuracy == pytest.approx(recorded["accuracy"], abs=0.026)
+    # Two standard deviations of 1130 images of which 89 % are right.
+    assert found.accuracy == pytest.approx(recorded["accuracy"], abs=0.019)
     assert found.mean_class_accuracy >= 0.78
 
 

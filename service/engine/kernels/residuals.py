@@ -130,8 +130,9 @@ def _project_four(
 ) -> None:
     """The product of four residuals (d,) with projection (d, c) into parts (4, c).
 
-    Sixteen products for each number that is read and written: a fifth less time for all of
-    `project_residuals` than one residual after the other. d is a multiple of four.
+    Sixteen products for each number that is read and written. One residual after the other
+    took a quarter longer where all sixteen regions are filled (1.12 ms instead of 0.91), and as
+    long where half of them are empty. d is a multiple of four.
     """
     width, components = np.uint64(residuals.shape[1]), np.uint64(parts.shape[1])
     u, v, w = first + _ONE, first + _TWO, first + _THREE

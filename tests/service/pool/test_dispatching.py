@@ -409,7 +409,7 @@ def test_whatever_happens_every_accepted_job_is_answered_once_and_none_is_left()
             derandomize=True,
             database=None,
             deadline=None,
-            max_examples=75,
+            max_examples=150,
             stateful_step_count=50,
             suppress_health_check=list(HealthCheck),
         ),

@@ -340,7 +340,7 @@ def test_a_body_over_the_limit_is_refused(client: httpx.Client) -> None:
 
 
 @settings(
-    max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     document=inference_documents,
