@@ -297,7 +297,8 @@ def least_squares_code(atoms: npt.ArrayLike, descriptor: npt.ArrayLike) -> Float
     return solution.astype(np.float64)
 
 
-def _channels(dense: Floats, sign_rule: str) -> Floats:
+def channels_of(dense: Floats, sign_rule: str) -> Floats:
+    """Values (rows, cols, atoms) as what is pooled, (rows, cols, channels)."""
     if sign_rule == "absolute":
         return np.abs(dense)
     if sign_rule == "raw":
@@ -321,7 +322,7 @@ def pool(
     dense = np.zeros((rows, cols, n_atoms))
     for y, x in product(range(rows), range(cols)):
         dense[y, x, atom_ids[y, x]] = values[y, x]
-    channels = _channels(dense, sign_rule)
+    channels = channels_of(dense, sign_rule)
     parts = []
     for regions in levels:
         level = np.zeros((regions, regions, channels.shape[-1]))

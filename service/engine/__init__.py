@@ -14,6 +14,7 @@ from service.engine.errors import (
     DescriptorError,
     EmptyImageError,
     ImageError,
+    LabelError,
     LeafcodeError,
     OversizedImageError,
     UnreadableBundleError,
@@ -27,12 +28,14 @@ from service.engine.stopwatch import STAGES, Stage, Stopwatch
 if TYPE_CHECKING:
     from service.engine.bundle import Bundle, read_bundle, write_bundle
     from service.engine.codes import Codes
+    from service.engine.explanation import Explanation
     from service.engine.pipeline import Engine, FeatureExtractor
     from service.engine.ranking import Prediction
 else:
     _LATER = {
         **dict.fromkeys(("Bundle", "read_bundle", "write_bundle"), "service.engine.bundle"),
         "Codes": "service.engine.codes",
+        "Explanation": "service.engine.explanation",
         **dict.fromkeys(("Engine", "FeatureExtractor"), "service.engine.pipeline"),
         "Prediction": "service.engine.ranking",
     }
@@ -55,9 +58,11 @@ __all__ = [
     "EmptyImageError",
     "Engine",
     "EngineConfig",
+    "Explanation",
     "FeatureExtractor",
     "ImageError",
     "ImageLimits",
+    "LabelError",
     "LeafcodeError",
     "Manifest",
     "OversizedImageError",

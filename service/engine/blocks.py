@@ -6,6 +6,7 @@ descriptor of its region, a residual to all descriptors of its region and node.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -78,11 +79,16 @@ class ResidualsBlock:
         integers = np.rint(projections / np.where(scales == 0, 1, scales)[:, None])
         return cls(config, means, integers.clip(-_LARGEST, _LARGEST).astype(np.int8), scales)
 
+    @cached_property
+    def transposed_projections(self) -> Int8Array:
+        """The projections as (n_means, components, 128), copied at the first use."""
+        return frozen(self.projections.transpose(0, 2, 1))
+
     def regions(self, grid: tuple[int, int]) -> Int32Array:
         """Which region of the finest level each descriptor of a grid lies in, as in pooling."""
         finest = self.config.pyramid[0]
-        rows, cols = (np.arange(size) * finest // max(size, 1) for size in grid)
-        return (rows[:, None] * finest + cols).astype(np.int32).reshape(-1)
+        rows, cols = (np.arange(size, dtype=np.int32) * finest // max(size, 1) for size in grid)
+        return (rows[:, None] * np.int32(finest) + cols).reshape(-1)
 
     def sums(self, regions: Int32Array) -> ResidualSums:
         """Sums of nothing yet, for descriptors in these regions."""
@@ -93,8 +99,10 @@ class ResidualsBlock:
         sums = encoded.sums
         assert sums is not None  # noqa: S101  # the view knows its blocks
         parts = self._parts(sums)
-        for part in parts:
-            scale_parts(part)
+        scales = [np.empty(part.shape[:2], np.float32) for part in parts]
+        for part, own in zip(parts, scales, strict=True):
+            scale_parts(part, own)
+        sums.part_scales[:] = scales
         return pooling.unit(np.concatenate([part.reshape(-1) for part in parts]))
 
     def _parts(self, sums: ResidualSums) -> list[Float32Array]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from service.engine.arrays import Float32Array, Int8Array, Tensors, frozen
 from service.engine.config import EngineConfig, weight_columns
-from service.engine.kernels.classifier import add_scores
+from service.engine.kernels.classifier import add_scores, take_weights
 
 __all__ = ["LinearClassifier"]
 
@@ -71,6 +71,17 @@ class LinearClassifier:
     def weights(self) -> Int8Array:
         """The integers (n_features, n_labels)."""
         return self.padded_weights[:, : len(self.bias)]
+
+    def weights_of(self, label: int, pooled: Float32Array) -> Float32Array:
+        """The weights (n_features,) of one label, zero where the pooled vector is zero.
+
+        Every row that is read is a fetch from memory.
+        """
+        weights = np.empty(len(pooled), np.float32)
+        for number, rows in enumerate(self.slices):
+            part, scale = self.padded_weights[rows], self.scales[number, label]
+            take_weights(frozen(pooled[rows]), part, label, scale, weights[rows])
+        return weights
 
     def scores(self, pooled: Float32Array) -> Float32Array:
         """Scores (n_labels,) of a pooled vector (n_features,)."""

@@ -14,11 +14,13 @@ from service.engine.image import Picture
 from service.engine.kernels.colour import build_colour_map
 from service.engine.kernels.copies import reduce_image
 
-__all__ = ["CELL", "colour_map", "grid_shape", "locate"]
+__all__ = ["CELL", "PATCH_SIDE", "colour_map", "grid_shape", "locate"]
 
 # Pixels of the reduced copy that a cell is wide, and cells that a descriptor is.
 CELL = 2
 _CELLS = 4
+
+PATCH_SIDE = CELL * _CELLS
 
 _NUMBERS = 8
 

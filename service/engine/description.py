@@ -83,7 +83,9 @@ def locate(copy: Float32Array, view: ViewConfig, begin: int, end: int) -> Descri
 
 
 def patches(height: int, width: int, view: ViewConfig) -> Patches:
-    """Where a view's descriptors of an image of this size are; they must be SIFT's."""
+    """Where a view's descriptors of an image of this size are."""
+    if view.descriptor == "colour":
+        return Patches(0, 0, view.reduction * view.step, view.reduction * colour.PATCH_SIDE)
     border = _FILTER if view.descriptor == "contour-sift" else 0
     scale = view.reduction
     rows, cols = (height - 2 * border) // scale, (width - 2 * border) // scale

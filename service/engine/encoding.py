@@ -4,7 +4,8 @@ The kernel is made of the same parts as `Tree.route` and `Coder.encode` and give
 numbers. Training calls those two, because it needs the leaves before there is a coder.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from service.engine.kernels.encoding import encode_runs
 from service.engine.kernels.integers import LANES
 from service.engine.tree import Tree
 
-__all__ = ["Encoded", "Outputs", "ResidualSums", "encode_by_tree", "every"]
+__all__ = ["Encoded", "Outputs", "ResidualSums", "Routed", "encode_by_tree", "every"]
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,14 @@ class ResidualSums:
 
     `regions` (n,) says which region a descriptor lies in. totals (regions, nodes, w) are sums of
     descriptors, masses (regions, nodes) of their lengths; the units are those of
-    `kernels/residuals.py`.
+    `kernels/residuals.py`. Pooling tells in `part_scales` what it multiplied the projected sums
+    with, in their order in the pooled vector.
     """
 
     regions: Int32Array
     totals: Int32Array
     masses: Int32Array
+    part_scales: list[Float32Array] = field(default_factory=list)
 
     @classmethod
     def zeros(cls, regions: Int32Array, n_regions: int, n_nodes: int) -> "ResidualSums":
@@ -50,15 +53,25 @@ class ResidualSums:
         return int(self.masses.shape[1]).bit_length() - 1
 
 
+class Routed(NamedTuple):
+    """All descriptors on a grid of (rows, cols), in parts of whole rows, and their leaves (n,)."""
+
+    grid: tuple[int, int]
+    descriptors: Sequence[Descriptors]
+    leaf_ids: Int32Array
+
+
 class Encoded(NamedTuple):
     """What one view of an image is pooled from.
 
-    The codes of its descriptors on a grid of (rows, cols), and sums of their residuals.
+    The codes of its descriptors on a grid of (rows, cols), and sums of their residuals. The
+    descriptors themselves are kept only where somebody asks which of them counted.
     """
 
     codes: Codes
     grid: tuple[int, int]
     sums: ResidualSums | None = None
+    routed: Routed | None = None
 
 
 class Outputs(NamedTuple):

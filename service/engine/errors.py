@@ -7,6 +7,7 @@ LeafcodeError
 │   ├── OversizedImageError    more bytes than allowed
 │   └── BrokenImageError       a known format, but damaged or beyond a limit
 ├── DescriptorError        whoever sent descriptors or codes
+├── LabelError             whoever asked for a label
 ├── BundleError            whoever made or moved the bundle
 │   ├── UnreadableBundleError  whoever runs the machine: the bundle may be sound
 │   └── VersionTakenError      whoever publishes a version that exists
@@ -21,6 +22,7 @@ __all__ = [
     "DescriptorError",
     "EmptyImageError",
     "ImageError",
+    "LabelError",
     "LeafcodeError",
     "OversizedImageError",
     "UnreadableBundleError",
@@ -56,6 +58,10 @@ class BrokenImageError(ImageError):
 
 class DescriptorError(LeafcodeError):
     """Descriptors or codes of the wrong shape, with ids out of range or values not finite."""
+
+
+class LabelError(LeafcodeError):
+    """A label that the model does not know, or that cannot be compared with itself."""
 
 
 class BundleError(LeafcodeError):

@@ -30,7 +30,8 @@ from service.engine.codes import Codes
 from service.engine.coding import Coder
 from service.engine.config import DESCRIPTOR_WIDTH, CodesConfig, EngineConfig
 from service.engine.encoding import Encoded, every
-from service.engine.errors import BundleError, DescriptorError, ImageError
+from service.engine.errors import BundleError, DescriptorError, ImageError, LabelError
+from service.engine.explanation import CELLS, DescribedImage, Explanation, map_block
 from service.engine.fixedpoint import Descriptors
 from service.engine.freed_memory import keep_freed_memory
 from service.engine.hashing import Hash, hash_from_tensors
@@ -50,6 +51,8 @@ logger = logging.getLogger(__name__)
 # moves a score in the fourth digit, while a wrong tensor moves it in the first. Of the
 # probe's largest score if that exceeds one: those of a logistic classifier reach tens.
 _PROBE_TOLERANCE = 5e-3
+
+_QUOTED_LENGTH = 80
 
 
 class FeatureExtractor:
@@ -159,6 +162,10 @@ class FeatureExtractor:
         """Picture at working size -> pooled vector (n_features,)."""
         watch = watch or Stopwatch()
         encoded = [view.encode_image(picture, self.threads, watch) for view in self.views]
+        return self.pool_encoded(encoded, watch)
+
+    def pool_encoded(self, encoded: Sequence[Encoded], watch: Stopwatch) -> Float32Array:
+        """What the views of an image gave -> pooled vector (n_features,)."""
         pooled = np.empty(self.config.n_features, np.float32)
         for block, place in zip(self.blocks, self.config.slices, strict=True):
             part = block.pool(encoded[block.config.view], self.threads)
@@ -228,6 +235,88 @@ class Engine(FeatureExtractor):
     ) -> tuple[Prediction, ...]:
         """Encoded image -> the `top_k` best labels with probabilities, best first."""
         return self.rank(self.scores(data, limits), top_k)
+
+    def explain(
+        self,
+        data: bytes,
+        label: str | None = None,
+        against: str | None = None,
+        limits: ImageLimits | None = None,
+    ) -> Explanation:
+        """Encoded image -> where the score of a label, the best one unless named, comes from.
+
+        With `against`, where the difference to the score of that label comes from.
+        """
+        return self.explained_scores(data, label, against, limits)[1]
+
+    def explained_scores(
+        self,
+        data: bytes,
+        label: str | None = None,
+        against: str | None = None,
+        limits: ImageLimits | None = None,
+        watch: Stopwatch | None = None,
+    ) -> tuple[Float32Array, Explanation]:
+        """Encoded image -> scores (n_labels,), and what `explain` tells of them."""
+        watch = watch or Stopwatch()
+        chosen, other = (
+            None if name is None else self._label_id(name) for name in (label, against)
+        )
+        picture = self.decode_picture(data, limits)
+        watch.lap("decode")
+        encoded = [
+            view.encode_image(picture, self.threads, watch, keep=True) for view in self.views
+        ]
+        pooled = self.pool_encoded(encoded, watch)
+        scores = self.classifier.scores(pooled)
+        watch.lap("classifier")
+        chosen = int(scores.argmax()) if chosen is None else chosen
+        if chosen == other:
+            raise LabelError(f"label {against!r} is compared with itself, expected another one")
+        height, width = picture.gray.shape
+        image = DescribedImage(height, width, self.views, encoded)
+        return scores, self._explanation(chosen, other, scores, pooled, image)
+
+    def _explanation(
+        self,
+        label: int,
+        against: int | None,
+        scores: Float32Array,
+        pooled: Float32Array,
+        image: DescribedImage,
+    ) -> Explanation:
+        weights, bias, score = (
+            self.classifier.weights_of(label, pooled),
+            self.classifier.bias[label],
+            scores[label],
+        )
+        if against is not None:
+            weights = weights - self.classifier.weights_of(against, pooled)
+            bias, score = bias - self.classifier.bias[against], score - scores[against]
+        maps = [
+            map_block(block, image, pooled[place], weights[place])
+            for block, place in zip(self.blocks, self.config.slices, strict=True)
+        ]
+        return Explanation(
+            label=self.labels[label],
+            against=None if against is None else self.labels[against],
+            score=float(score),
+            bias=float(bias),
+            cells=sum((item.cells for item in maps), np.zeros((CELLS, CELLS))),
+            width=image.width,
+            height=image.height,
+            blocks=tuple(item.share for item in maps),
+            atoms=next(item.atoms for item in maps if item.share.kind == "codes"),
+        )
+
+    def _label_id(self, label: str) -> int:
+        try:
+            return self.labels.index(label)
+        except ValueError:
+            raise LabelError(
+                f"label {label[:_QUOTED_LENGTH]!r} is unknown to {self.manifest.name}, "
+                f"expected one of its {len(self.labels)} labels"
+            ) from None
 
     def rank(self, scores: Float32Array, top_k: int = 5) -> tuple[Prediction, ...]:
         """Scores (n_labels,) -> the `top_k` best labels with probabilities, best first."""

@@ -7,13 +7,13 @@ vector, finest first; inside a level, regions row by row, then channels.
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, frozen
+from service.engine.arrays import Float32Array, Int32Array, frozen
 from service.engine.codes import Codes
 from service.engine.config import CodesConfig, SignRule
-from service.engine.kernels.pooling import ABSOLUTE, RAW, SPLIT, pool_regions
+from service.engine.kernels.pooling import ABSOLUTE, RAW, SPLIT, find_maxima, pool_regions
 from service.engine.threads import ONE_THREAD, Threads
 
-__all__ = ["pool", "unit"]
+__all__ = ["maxima", "pool", "unit"]
 
 _SIGN_RULES: dict[SignRule, int] = {"absolute": ABSOLUTE, "raw": RAW, "split": SPLIT}
 
@@ -24,8 +24,7 @@ def pool(
     """The block of codes (n_features,) on a grid of (rows, cols), of unit length or zero."""
     finest_regions = config.pyramid[0]
     finest = np.zeros((finest_regions, finest_regions, config.n_channels), np.float32)
-    shape = (*grid, config.nonzeros)
-    atom_ids, values = frozen(codes.atom_ids.reshape(shape)), frozen(codes.values.reshape(shape))
+    atom_ids, values = _on_grid(codes, grid)
     rule = _SIGN_RULES[config.sign_rule]
 
     def fill(first: int, last: int) -> None:
@@ -34,6 +33,25 @@ def pool(
     threads.split(fill, finest_regions**2)
     levels = [_coarsen(finest, regions).ravel() for regions in config.pyramid]
     return unit(np.concatenate(levels))
+
+
+def maxima(codes: Codes, grid: tuple[int, int], config: CodesConfig) -> Int32Array:
+    """Which descriptor the pooled values of the finest level belong to.
+
+    The first one, row by row, among equals: places (regions, regions, n_channels) on the grid,
+    -1 where the value is zero.
+    """
+    regions = config.pyramid[0]
+    places = np.full((regions, regions, config.n_channels), -1, np.int32)
+    atom_ids, values = _on_grid(codes, grid)
+    find_maxima(atom_ids, values, _SIGN_RULES[config.sign_rule], config.n_atoms, places)
+    return places
+
+
+def _on_grid(codes: Codes, grid: tuple[int, int]) -> tuple[Int32Array, Float32Array]:
+    """Atom ids and values (rows, cols, nonzeros), read-only."""
+    shape = (*grid, codes.values.shape[1])
+    return frozen(codes.atom_ids.reshape(shape)), frozen(codes.values.reshape(shape))
 
 
 def _coarsen(finest: Float32Array, regions: int) -> Float32Array:

@@ -3,6 +3,7 @@
 Blocks that read the same view share both.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +13,14 @@ from service.engine.arrays import Float32Array, Int32Array
 from service.engine.blocks import CodesBlock, ResidualsBlock
 from service.engine.codes import Codes
 from service.engine.config import ViewConfig
-from service.engine.encoding import Encoded, Outputs, ResidualSums, encode_by_tree, every
+from service.engine.encoding import (
+    Encoded,
+    Outputs,
+    ResidualSums,
+    Routed,
+    encode_by_tree,
+    every,
+)
 from service.engine.errors import DescriptorError
 from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash
@@ -45,27 +53,34 @@ class View:
         _check_lengths(outputs.lengths)
         return outputs.codes
 
-    def encode_image(self, picture: Picture, threads: Threads, watch: Stopwatch) -> Encoded:
+    def encode_image(
+        self, picture: Picture, threads: Threads, watch: Stopwatch, *, keep: bool = False
+    ) -> Encoded:
         """The codes of an image's descriptors, and sums of their residuals.
 
         Each thread describes the rows that it codes, because they are still in its cache
-        and because waking a thread twice takes long. `watch` times the first thread.
+        and because waking a thread twice takes long. `watch` times the first thread. `keep` says
+        whether the descriptors are kept.
         """
         copy = description.image_copy(picture, self.config)
         grid = description.grid_shape(copy, self.config)
-        image = _ImageCoding(self, grid)
+        image, kept = _ImageCoding(self, grid), dict[int, Descriptors]()
 
         def fill(begin: int, end: int) -> None:
             descriptors = description.locate(copy, self.config, begin, end)
             if begin == 0:
                 watch.lap("sift")
             image.fill(descriptors, begin, end)
+            if keep:
+                kept[begin] = descriptors
 
         if grid[0] * grid[1]:
             threads.split(fill, grid[0])
         encoded = image.encoded()
         watch.lap("coding")
-        return encoded
+        if not keep:
+            return encoded
+        return encoded._replace(routed=image.routed([kept[begin] for begin in sorted(kept)]))
 
     def outputs(self, count: int) -> Outputs:
         """Room for the codes and lengths of so many descriptors."""
@@ -92,7 +107,7 @@ class _ImageCoding:
 
     def __init__(self, view: View, grid: tuple[int, int]) -> None:
         stride = 1 if view.codes is None else view.codes.config.stride
-        self._view, self._cols, self._stride = view, grid[1], stride
+        self._view, self._grid, self._cols, self._stride = view, grid, grid[1], stride
         self._coded_grid = -(-grid[0] // stride), -(-grid[1] // stride)
         self._router = view if stride == 1 else replace(view, codes=None)
         self._routed = self._router.outputs(grid[0] * grid[1])
@@ -121,6 +136,10 @@ class _ImageCoding:
     def encoded(self) -> Encoded:
         """What all rows together gave."""
         return Encoded(self._codes, self._coded_grid, self._sums.joined())
+
+    def routed(self, descriptors: Sequence[Descriptors]) -> Routed:
+        """These descriptors of all rows with the leaves that they were sent to."""
+        return Routed(self._grid, descriptors, self._routed.codes.leaf_ids)
 
 
 class _PartialSums:

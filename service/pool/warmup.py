@@ -65,6 +65,7 @@ def run_every_kernel() -> None:
     for config in (_PLAIN, *_other_configs()):
         engine = Engine(Bundle(Manifest("warm", 1, "", config, _LABELS), _tensors(config)))
         engine.classify(sample_image(64))
+        engine.explain(sample_image(64))
     engine.encode(np.ones((1, DESCRIPTOR_WIDTH), np.float32))
 
 

@@ -11,9 +11,10 @@ from service.engine.arrays import CACHE_LINE, Float32Array, Int8Array
 from service.engine.compiling import kernel
 from service.engine.kernels.integers import prefetch
 
-__all__ = ["add_scores"]
+__all__ = ["add_scores", "take_weights"]
 
 _LINE = np.uint64(CACHE_LINE)
+_NOTHING = np.float32(0)
 _NONE, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
 _THREE, _FOUR = np.uint64(3), np.uint64(4)
 
@@ -51,3 +52,15 @@ def add_scores(pooled: Float32Array, weights: Int8Array, scores: Float32Array) -
         row = np.uint64(nonzero[i])
         for label in range(labels):
             scores[label] += pooled[row] * np.float32(weights[row, label])
+
+
+@kernel
+def take_weights(
+    pooled: Float32Array, weights: Int8Array, label: int, scale: float, taken: Float32Array
+) -> None:
+    """Weights of one label, times its scale, into taken (f,); zero where pooled (f,) is zero."""
+    column, factor = np.uint64(label), np.float32(scale)
+    for feature in range(np.uint64(pooled.shape[0])):
+        taken[feature] = _NOTHING
+        if pooled[feature] != 0:
+            taken[feature] = factor * np.float32(weights[feature, column])

@@ -9,7 +9,7 @@ import numpy as np
 from service.engine.arrays import Float32Array, Int32Array
 from service.engine.compiling import kernel
 
-__all__ = ["ABSOLUTE", "RAW", "SPLIT", "pool_regions"]
+__all__ = ["ABSOLUTE", "RAW", "SPLIT", "find_maxima", "give_to_largest", "pool_regions"]
 
 ABSOLUTE, RAW, SPLIT = 0, 1, 2
 
@@ -49,3 +49,57 @@ def pool_regions(
                     channel = np.uint64(atom_ids[y, x, a]) + (shift if negative else np.uint64(0))
                     size = value * (flip if negative else np.float32(1))
                     channels[channel] = max(channels[channel], size)
+
+
+@kernel
+def find_maxima(
+    atom_ids: Int32Array, values: Float32Array, sign_rule: int, n_atoms: int, places: Int32Array
+) -> None:
+    """Which descriptor has the largest value of each atom in each region.
+
+    atom_ids, values (rows, cols, m). places (regions, regions, channels) are numbers of
+    descriptors, row by row, of which the first has the maximum that `pool_regions` finds; they
+    stay what they are where that is zero.
+    """
+    rows, cols, nonzeros = atom_ids.shape
+    regions = places.shape[0]
+    largest = np.zeros(places.shape, np.float32)
+    shift = n_atoms if sign_rule == SPLIT else 0
+    flip = np.float32(1 if sign_rule == RAW else -1)
+    for y in range(rows):
+        for x in range(cols):
+            region_y, region_x = y * regions // rows, x * regions // cols
+            for a in range(nonzeros):
+                value = values[y, x, a]
+                channel = atom_ids[y, x, a] + (shift if value < 0 else 0)
+                size = value * (flip if value < 0 else np.float32(1))
+                if size > largest[region_y, region_x, channel]:
+                    largest[region_y, region_x, channel] = size
+                    places[region_y, region_x, channel] = y * cols + x
+
+
+@kernel
+def give_to_largest(finest: Float32Array, entries: Float32Array, shares: Float32Array) -> None:
+    """Add the entries of a coarser level to those finest regions that have its maxima.
+
+    finest and shares (r, r, channels); entries (regions, regions, channels). Among equals the
+    first region has it, row by row.
+    """
+    regions, _, channels = entries.shape
+    side = finest.shape[0] // regions
+    largest, place = np.empty(channels, np.float32), np.empty(channels, np.int64)
+    for down in range(regions):
+        for across in range(regions):
+            largest[:] = 0
+            place[:] = 0
+            for i in range(side * side):
+                values = finest[down * side + i // side, across * side + i % side]
+                for channel in range(channels):
+                    if values[channel] > largest[channel]:
+                        largest[channel] = values[channel]
+                        place[channel] = i
+            for channel in range(channels):
+                y, x = place[channel] // side, place[channel] % side
+                shares[down * side + y, across * side + x, channel] += entries[
+                    down, across, channel
+                ]

@@ -7,11 +7,27 @@ for any number of threads, whoever adds first.
 
 import numpy as np
 
-from service.engine.arrays import CACHE_LINE, Float32Array, Int8Array, Int16Array, Int32Array
+from service.engine.arrays import (
+    CACHE_LINE,
+    Float32Array,
+    Int8Array,
+    Int16Array,
+    Int32Array,
+    UInt64Array,
+)
 from service.engine.compiling import kernel, part
+from service.engine.kernels.fixedpoint import quantise_block
 from service.engine.kernels.integers import Index, prefetch
 
-__all__ = ["MASS_UNIT", "TOTAL_UNIT", "add_residuals", "project_residuals", "scale_parts"]
+__all__ = [
+    "MASS_UNIT",
+    "TOTAL_UNIT",
+    "add_residuals",
+    "project_residuals",
+    "scale_parts",
+    "share_residuals",
+    "weigh_sums",
+]
 
 # What a length of one is in a mass, and a value of one in a total. A total holds 2²⁰
 # descriptors of the same direction.
@@ -25,7 +41,16 @@ _HALF = np.int32(2**11)
 
 _NONE, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
 _THREE, _FOUR = np.uint64(3), np.uint64(4)
+_BLOCK = np.uint64(16)
 _LINE = np.uint64(CACHE_LINE)
+
+
+@part
+def _in_total(direction: np.int16, mass: np.int32) -> np.int32:
+    """What a value of a descriptor adds to a total."""
+    # numba computes in 64 bits, which is slow; what is cut off at once is not.
+    product = np.int32(np.int32(direction) * mass)
+    return np.int32(np.int32(product + _HALF) >> _SHIFT)
 
 
 @part
@@ -60,10 +85,7 @@ def add_residuals(
         place, row = region * nodes + node, first_row + i - start
         masses[region, node] += mass
         for k in range(width):
-            # numba computes in 64 bits, which is slow; what is cut off at once is not.
-            product = np.int32(np.int32(directions[row, k]) * mass)
-            value = np.int32(np.int32(product + _HALF) >> _SHIFT)
-            totals[place, k] = np.int32(totals[place, k] + value)
+            totals[place, k] = np.int32(totals[place, k] + _in_total(directions[row, k], mass))
 
 
 @part
@@ -198,19 +220,191 @@ def project_residuals(
 
 
 @kernel
-def scale_parts(parts: Float32Array) -> None:
-    """Scale every part to unit length, in place, then all of them together; zeros stay."""
+def scale_parts(parts: Float32Array, scales: Float32Array) -> None:
+    """Scale every part to unit length, in place, then all of them together; zeros stay.
+
+    parts (regions², nodes, c); what each was multiplied with goes to scales (regions², nodes).
+    """
     components = np.uint64(parts.shape[2])
     count = 0
     for region in range(parts.shape[0]):
         for node in range(parts.shape[1]):
-            part, squared = parts[region, node], np.float32(0)
+            squared = np.float32(0)
             for c in range(components):
-                squared += part[c] * part[c]
-            if squared > 0:
-                count += 1
-                scale = np.float32(1) / np.sqrt(squared)
-                for c in range(components):
-                    part[c] *= scale
-    if count > 0:
-        parts *= np.float32(1 / np.sqrt(count))
+                squared += parts[region, node, c] * parts[region, node, c]
+            count += 1 if squared > 0 else 0
+            scales[region, node] = np.float32(1) / np.sqrt(squared) if squared > 0 else 0
+    if count == 0:
+        return
+    scales *= np.float32(1 / np.sqrt(count))
+    for region in range(parts.shape[0]):
+        for node in range(parts.shape[1]):
+            scale = scales[region, node]
+            for c in range(components):
+                parts[region, node, c] *= scale
+
+
+@part
+def _project_back(given: Float32Array, projection: Float32Array, own: Float32Array) -> None:
+    """The product of given (4, c) and projection (c, d) into own (4, d).
+
+    As in `_project_four`, sixteen products for each number that is read and written. c is a
+    multiple of four.
+    """
+    own[:] = 0
+    for c in range(_NONE, np.uint64(given.shape[1]), _FOUR):
+        c1, c2, c3 = c + _ONE, c + _TWO, c + _THREE
+        e0, e1, e2, e3 = given[0, c], given[0, c1], given[0, c2], given[0, c3]
+        f0, f1, f2, f3 = given[1, c], given[1, c1], given[1, c2], given[1, c3]
+        g0, g1, g2, g3 = given[2, c], given[2, c1], given[2, c2], given[2, c3]
+        h0, h1, h2, h3 = given[3, c], given[3, c1], given[3, c2], given[3, c3]
+        for k in range(np.uint64(own.shape[1])):
+            p, q = projection[c, k], projection[c1, k]
+            r, s = projection[c2, k], projection[c3, k]
+            own[0, k] += e0 * p + e1 * q + e2 * r + e3 * s
+            own[1, k] += f0 * p + f1 * q + f2 * r + f3 * s
+            own[2, k] += g0 * p + g1 * q + g2 * r + g3 * s
+            own[3, k] += h0 * p + h1 * q + h2 * r + h3 * s
+
+
+@part
+def _weigh_node(
+    weights: Float32Array,
+    part_scales: Float32Array,
+    projection: Int8Array,
+    scales: Float32Array,
+    mean: Float32Array,
+    given: Float32Array,
+    back: Float32Array,
+    gains: Float32Array,
+    offsets: Float32Array,
+) -> None:
+    """What a score gains by the totals and masses of one node, in each region of its level.
+
+    weights (regions², c) and part_scales (regions²,) are those of the node's parts; projection
+    (c, d), scales (c,) and mean (d,) its own. given (4, ≥c) and back (≥c, d) are scratch, zero
+    beyond c. gains (≥regions², d) and offsets (≥regions²,) are filled, by four regions at a time;
+    to leave out those that are empty took longer.
+    """
+    components, width = np.uint64(projection.shape[0]), np.uint64(projection.shape[1])
+    regions = np.uint64(part_scales.shape[0])
+    for c in range(components):
+        for k in range(width):
+            back[c, k] = np.float32(projection[c, k])
+    for first in range(_NONE, regions, _FOUR):
+        for i in range(_FOUR):
+            # The last one again, where there is none.
+            region = first + i if first + i < regions else regions - _ONE
+            for c in range(components):
+                given[i, c] = part_scales[region] * scales[c] * weights[region, c]
+        _project_back(given, back, gains[first : first + _FOUR])
+        for region in range(first, first + _FOUR):
+            offset = np.float32(0)
+            for k in range(width):
+                offset += gains[region, k] * mean[k]
+            offsets[region] = offset
+
+
+@kernel
+def weigh_sums(
+    pyramid: Int32Array,
+    levels: Int32Array,
+    first_nodes: Int32Array,
+    weights: Float32Array,
+    part_scales: Float32Array,
+    projections: Int8Array,
+    scales: Float32Array,
+    means: Float32Array,
+    masses: Int32Array,
+    total_weights: Float32Array,
+    mass_weights: Float32Array,
+) -> None:
+    """What a score gains by each total and mass, through all levels of the pyramid together.
+
+    pyramid, levels and first_nodes (L,) are the regions a side of each level, its level of the
+    tree, and where the nodes of that begin among projections (n, c, d), scales (n, c) and means
+    (n, d). weights (f,) are those of the block's entries, part_scales (f / c,) what its parts were
+    multiplied with. total_weights (r², deepest nodes, d) and mass_weights (r², deepest nodes) are
+    filled where there is a mass. Node by node, so that what all levels gain stays in the cache.
+    """
+    n_levels, finest = np.uint64(pyramid.shape[0]), np.uint64(pyramid[0])
+    components, width = np.uint64(projections.shape[1]), np.uint64(projections.shape[2])
+    rows = (finest * finest + _THREE) // _FOUR * _FOUR
+    columns = (components + _THREE) // _FOUR * _FOUR
+    given = np.zeros((_FOUR, columns), np.float32)
+    back = np.zeros((columns, width), np.float32)
+    gains = np.empty((n_levels, rows, width), np.float32)
+    offsets = np.empty((n_levels, rows), np.float32)
+    deepest = np.max(levels)
+    for node in range(np.uint64(masses.shape[1])):
+        first_part = _NONE
+        for i in range(n_levels):
+            regions, nodes = np.uint64(pyramid[i] * pyramid[i]), np.uint64(1 << levels[i])
+            below = np.uint64(deepest - levels[i])
+            end = first_part + regions * nodes
+            ancestor = node >> below
+            if ancestor << below == node:  # the first one below it
+                own = np.uint64(first_nodes[i]) + ancestor
+                by_part = weights[first_part * components : end * components]
+                _weigh_node(
+                    by_part.reshape((regions, nodes, components))[:, ancestor],
+                    part_scales[first_part:end].reshape((regions, nodes))[:, ancestor],
+                    projections[own],
+                    scales[own],
+                    means[own],
+                    given,
+                    back,
+                    gains[i],
+                    offsets[i],
+                )
+            first_part = end
+        for region in range(finest * finest):
+            if masses[region, node] > 0:
+                mass_weights[region, node] = 0
+                total_weights[region, node] = 0
+                for i in range(n_levels):
+                    per_side = np.uint64(pyramid[i])
+                    side = finest // per_side
+                    around = region // finest // side * per_side + region % finest // side
+                    mass_weights[region, node] += offsets[i, around]
+                    for k in range(width):
+                        total_weights[region, node, k] += gains[i, around, k]
+
+
+@kernel
+def share_residuals(
+    flat: Float32Array,
+    starts: UInt64Array,
+    stride: int,
+    longest: float,
+    leaf_ids: Int32Array,
+    regions: Int32Array,
+    levels_below: int,
+    weights: Float32Array,
+    offsets: Float32Array,
+    shares: Float32Array,
+) -> None:
+    """What each descriptor adds to a sum that is linear in the totals and masses.
+
+    A total of region and node has the weights (regions, nodes, w), a mass the offset
+    (regions, nodes). The descriptors are those of `quantise_block`; leaf_ids, regions and shares
+    (n,). Their values are rounded as in a total, so that the shares add up.
+    """
+    n, step, below = np.uint64(starts.shape[0]), np.uint64(stride), np.uint64(levels_below)
+    width = np.uint64(weights.shape[2])
+    directions = np.empty((_BLOCK, width), np.int16)
+    lengths = np.empty(n, np.float32)
+    for start in range(_NONE, n, _BLOCK):
+        end = min(start + _BLOCK, n)
+        quantise_block(flat, starts, step, longest, start, end, _NONE, directions, lengths)
+        for i in range(start, end):
+            mass = np.int32(np.rint(lengths[i] * _MASS))
+            region, node = np.uint64(regions[i]), np.uint64(leaf_ids[i]) >> below
+            share = np.float32(0)
+            if mass == 0:  # perhaps nothing has a weight there
+                shares[i] = 0
+                continue
+            for k in range(width):
+                value = _in_total(directions[i - start, k], mass)
+                share += weights[region, node, k] * np.float32(value)
+            shares[i] = _UNIT * share - np.float32(mass) / _MASS * offsets[region, node]

@@ -69,7 +69,7 @@ def test_an_image_gets_the_codes_of_routing_and_coding_apart(
     rows, cols, descriptors = sift.locate(gray, "fast-sift", 2)
     taken = np.arange(rows * cols).reshape(rows, cols)[::stride, ::stride]
     view = _with_stride(engine.view, stride)
-    found, grid, _ = view.encode_image(Picture(gray), ONE_THREAD, Stopwatch())
+    found, grid, *_ = view.encode_image(Picture(gray), ONE_THREAD, Stopwatch())
     assert grid == taken.shape
     _assert_same(found, _apart(engine, descriptors.at(taken.reshape(-1))))
 
