@@ -88,12 +88,16 @@ class Repository:
     rejected: tuple[Rejection, ...] = ()
 
     @classmethod
-    def load(cls, folder: Path, default_name: str | None = None) -> "Repository":
+    def load(
+        cls, folder: Path, default_name: str | None = None, *, check_tensors: bool = True
+    ) -> "Repository":
         """Every version below `folder`; the first model by name is the default unless given.
 
         Raises `BundleError` if a version is not sound, `SettingsError` without the default.
+        Tensors that are not checked here are when their model is loaded.
         """
-        models = {key: _check(key, path) for key, path in _scan(folder)}
+        read = _check if check_tensors else read_model
+        models = {key: read(key, path) for key, path in _scan(folder)}
         if not models:
             raise BundleError(f"{folder}: no bundle found, expected {_advice(folder)}")
         names = sorted({key.name for key in models})

@@ -36,7 +36,7 @@ def test_the_command_line_gives_the_probabilities_of_evaluation(
 ) -> None:
     options = ("--models", str(trained_bundle.parents[1]), "--top-k", "4", "--json")
     done = run_here("classify", *map(str, images), *options)
-    found = [result["predictions"] for result in json.loads(done.stdout)["results"]]
+    found = [json.loads(line)["predictions"] for line in done.stdout.splitlines()]
     assert found == evaluated
 
 

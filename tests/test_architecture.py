@@ -90,6 +90,16 @@ RULES: dict[str, tuple[str, ...]] = {
         *(*_ROUTES, "service.routes", "service.reload", "service.app"),
         *("service.huge_pages", "service.pid_file"),
     ),
+    "service/setting_flags.py": ("service.settings",),
+    "service/model_choice.py": (*_BOTTOM, "service.settings", "service.repository"),
+    "service/serve_command.py": (
+        *(*_ROUTES, "service.server", "service.model_choice", "service.setting_flags"),
+    ),
+    "service/terminal": (
+        *(*_BOTTOM, "service.settings", "service.repository", "service.setting_flags"),
+        *("service.model_choice", "service.observability.logs"),
+        *("service.pool.cores", "service.pool.warmup"),
+    ),
     "service/cli.py": ("service",),
     "service/__main__.py": ("service.cli",),
     "service/__init__.py": (),
@@ -130,6 +140,7 @@ def test_a_part_imports_only_what_its_rule_allows(source: str) -> None:
         ("service/settings.py", "service.pool.cores"),
         ("service/client/calls.py", "service.errors"),
         ("service/cli.py", "trainer.fit"),
+        ("service/terminal/classify.py", "service.server"),
         ("trainer/fit.py", "service.repository"),
     ],
 )
@@ -181,9 +192,17 @@ def test_importing_service_imports_nothing() -> None:
 
 def test_the_command_line_and_the_front_end_load_no_kernel_and_no_decoder() -> None:
     loaded = {
-        name.partition(".")[0] for name in newly_imported("import service.cli, service.server")
+        name.partition(".")[0]
+        for name in newly_imported("import service.cli, service.server; service.cli._parser()")
     }
+    assert "service" in loaded
     assert loaded.isdisjoint({"numba", "llvmlite", "PIL", "scipy", "sklearn", "trainer"})
+
+
+def test_the_command_health_loads_neither_arrays_nor_the_load_test() -> None:
+    loaded = newly_imported("import service.cli; service.cli._parser('health')")
+    assert "service.health" in loaded
+    assert loaded.isdisjoint({"numpy", "service.loadtest", "service.repository", "fastapi"})
 
 
 def test_every_name_of_the_engine_can_be_imported_and_no_other() -> None:

@@ -149,7 +149,7 @@ def test_every_shell_line_works_in_a_fresh_clone(printed: dict[str, str]) -> Non
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("python -m service classify", "%  stop_sign"),
+        ("python -m service classify", "stop_sign.png  stop_sign"),
         ("python -m trainer fit", "mean per-class accuracy"),
         ("python -m trainer evaluate models/photos/2", "tested on"),
         ("python -m trainer inspect models/photos/2", "photos"),

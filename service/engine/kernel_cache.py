@@ -19,7 +19,7 @@ from typing import Any, Self, cast
 
 from numba import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 from numba.misc.appdirs import AppDirs
 
 __all__ = ["KernelCache"]

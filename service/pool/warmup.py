@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from io import BytesIO
 from typing import get_args
@@ -27,7 +28,7 @@ from service.engine.config import (
 )
 from service.engine.cpu_level import require_cpu_level
 
-__all__ = ["run_every_kernel", "sample_image", "warm"]
+__all__ = ["run_every_kernel", "sample_image", "tell_if_compiling", "warm"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,15 @@ _LABELS = ("one", "other")
 def warm() -> float:
     """Compile what is not compiled yet; how many seconds it took."""
     require_cpu_level()
+    start = time.perf_counter()
+    with tell_if_compiling():
+        run_every_kernel()
+    return time.perf_counter() - start
+
+
+@contextmanager
+def tell_if_compiling() -> Iterator[None]:
+    """A line of the log when first calls of kernels take long, and one when they are done."""
     notice = threading.Timer(
         _NOTICE_AFTER,
         logger.info,
@@ -50,14 +60,13 @@ def warm() -> float:
     start = time.perf_counter()
     notice.start()
     try:
-        run_every_kernel()
+        yield
     finally:
         notice.cancel()
         notice.join()  # a process that forks must have no other thread
     seconds = time.perf_counter() - start
     level = logging.INFO if seconds > _NOTICE_AFTER else logging.DEBUG
     logger.log(level, "kernels ready after %.1f s", seconds)
-    return seconds
 
 
 def run_every_kernel() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from service.cli import _parser
-from service.engine import Engine
 from tests.support import bundles, parsers, pictures
 from tests.support.clients import web
 from tests.support.commands import run_here
@@ -21,66 +20,6 @@ def image(tmp_path: Path) -> Path:
     path = tmp_path / "image.png"
     path.write_bytes(PNG)
     return path
-
-
-def test_classify_prints_a_table(models: Path, image: Path) -> None:
-    ended = run_here("classify", str(image), "--models", str(models), "--top-k", "2")
-    best = Engine.load(models / "apples" / "2").classify(PNG, 2)
-    lines = ended.stdout.decode().splitlines()
-    assert ended.returncode == 0
-    assert lines[:2] == ["labels by apples version 2", str(image)]
-    assert [line.split()[-1] for line in lines[2:]] == [item.label for item in best]
-
-
-def test_classify_answers_with_the_default_model_of_the_setting(models: Path, image: Path) -> None:
-    arguments = ("classify", str(image), "--json", "--models", str(models))
-    ended = run_here(*arguments, LEAFCODE_DEFAULT_MODEL="tiny")
-    assert json.loads(ended.stdout)["model"]["name"] == "tiny"
-
-
-def test_classify_gives_the_same_as_http(server: Server, models: Path) -> None:
-    ended = run("classify", "-", "--json", "--models", str(models), stdin=PNG)
-    answer = web.post(f"{server.url}/v1/classify", content=PNG).json()
-    printed = json.loads(ended.stdout)
-    assert printed["model"] == answer["model"]
-    assert printed["results"] == [{"image": "-", "predictions": answer["predictions"]}]
-
-
-def test_classify_names_bad_files_and_goes_on(models: Path, image: Path, tmp_path: Path) -> None:
-    truncated = tmp_path / "truncated.jpg"
-    truncated.write_bytes(pictures.truncated_jpeg())
-    files = [str(truncated), str(tmp_path / "missing.jpg"), str(tmp_path), str(image)]
-    ended = run_here("classify", *files, "--models", str(models))
-    # A slow machine says first that it compiles.
-    complaints = [line for line in ended.stderr.decode().splitlines() if " INFO " not in line]
-    assert ended.returncode == 1
-    assert complaints[0].startswith(f"{truncated}: the image is damaged or truncated")
-    assert complaints[1].endswith("missing.jpg: cannot be read: No such file or directory")
-    assert complaints[2] == f"{tmp_path}: cannot be read: Is a directory"
-    assert ended.stdout.decode().startswith(f"labels by apples version 2\n{image}\n")
-
-
-def test_classify_puts_errors_into_its_json(models: Path, image: Path) -> None:
-    ended = run_here("classify", "/nowhere", str(image), "--json", "--models", str(models))
-    bad, good = json.loads(ended.stdout)["results"]
-    assert ended.returncode == 1
-    assert bad == {"image": "/nowhere", "error": "cannot be read: No such file or directory"}
-    assert len(good["predictions"]) == len(bundles.LABELS)
-
-
-def test_classify_says_once_that_an_image_has_too_many_pixels(models: Path, tmp_path: Path) -> None:
-    image = tmp_path / "large.png"
-    image.write_bytes(pictures.png_header(10_000, 10_000))
-    ended = run_here("classify", str(image), "--models", str(models))
-    sentence = "the image is 10000x10000 pixels, expected at most 50000000 pixels"
-    assert ended.stderr.decode().startswith(f"{image}: {sentence}")
-    assert ended.returncode == 1
-
-
-def test_classify_refuses_an_unknown_model(models: Path, image: Path) -> None:
-    ended = run_here("classify", str(image), "--models", str(models), "--model", "pears")
-    assert ended.returncode == 1
-    assert b"model 'pears' is not loaded, expected one of: apples, tiny" in ended.stderr
 
 
 def test_an_empty_folder_stands_for_the_embedded_model_where_the_setting_says_so(

@@ -1,0 +1,1 @@
+"""Commands for people at a terminal: images in, labels out, without a server."""
