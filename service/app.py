@@ -31,7 +31,7 @@ from service.pool.memory import memory
 from service.pool.pool import Pool
 from service.reload import Reloader
 from service.repository import ModelKey, Repository
-from service.routes import classify, codes, dictionary, health, metrics, models
+from service.routes import classify, codes, dictionary, explain, health, metrics, models
 from service.routes.context import Context
 from service.routes.direct import DirectRoutes
 from service.routes.openapi import complete_openapi
@@ -53,10 +53,16 @@ dots, dashes and underscores, otherwise a new one. `Server-Timing` tells where i
 """
 
 _ROUTERS = (models.router, dictionary.router, v2_metadata.router, health.router, metrics.router)
-_DIRECT_ROUTERS = (classify.direct_router, codes.direct_router, infer.direct_router)
+_DIRECT_ROUTERS = (
+    classify.direct_router,
+    explain.direct_router,
+    codes.direct_router,
+    infer.direct_router,
+)
 
 _TAGS = [
     {"name": "classify", "description": "Images to labels."},
+    {"name": "explain", "description": "Where the score of a label comes from."},
     {"name": "codes", "description": "Descriptors and images to sparse codes."},
     {"name": "models", "description": "What is loaded."},
     {"name": "health", "description": "Probes."},

@@ -1,7 +1,10 @@
 """A small typed client of the service, blocking and asynchronous, on httpx and numpy alone."""
 
 from service.client.answers import (
+    AtomShare,
+    BlockShare,
     Classification,
+    Explanation,
     ImageCodes,
     ModelCard,
     ModelRef,
@@ -28,12 +31,15 @@ from service.client.errors import (
 
 __all__ = [
     "AsyncClient",
+    "AtomShare",
     "BadRequestError",
+    "BlockShare",
     "Classification",
     "Client",
     "ClientError",
     "DeadlineExceededError",
     "DeniedError",
+    "Explanation",
     "ImageCodes",
     "InternalError",
     "ModelCard",

@@ -6,16 +6,19 @@ compiler, and a client must go on reading the answers of a newer service.
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "AtomShare",
+    "BlockShare",
     "Classification",
+    "Explanation",
     "ImageCodes",
     "ModelCard",
     "ModelRef",
@@ -25,6 +28,7 @@ __all__ = [
     "read_classification",
     "read_codes",
     "read_dictionary",
+    "read_explanation",
     "read_image_codes",
     "read_models",
     "read_problem",
@@ -63,11 +67,55 @@ class RankedLabel:
 
 
 @dataclass(frozen=True)
+class AtomShare:
+    """What one atom adds to a score at one patch, in pixels of the image at working size."""
+
+    atom_id: int
+    left: int
+    top: int
+    side: int
+    value: float
+    contribution: float
+
+
+@dataclass(frozen=True)
+class BlockShare:
+    """What one block of the pooled vector adds to a score."""
+
+    kind: str
+    descriptor: str
+    contribution: float
+
+
+Share = TypeVar("Share", AtomShare, BlockShare)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where the score of a label comes from, or its difference to that of `against`.
+
+    cells (rows, cols) divide the image evenly; they and `bias` add up to `score`, and so do
+    `blocks` and `bias`. `width` and `height` are those of the image at working size.
+    """
+
+    label: str
+    against: str | None
+    score: float
+    bias: float
+    cells: npt.NDArray[np.float64]
+    width: int
+    height: int
+    blocks: tuple[BlockShare, ...]
+    atoms: tuple[AtomShare, ...]
+
+
+@dataclass(frozen=True)
 class Classification:
-    """The labels of one image, best first."""
+    """The labels of one image, best first, and where the best one's score comes from if asked."""
 
     model: ModelRef
     predictions: tuple[RankedLabel, ...]
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +168,12 @@ class ModelCard:
 def read_classification(response: httpx.Response) -> Classification:
     """The labels of the only image."""
     document = response.json()
-    return Classification(_model(document["model"]), _ranked(document["predictions"]))
+    return _classification(_model(document["model"]), document)
+
+
+def read_explanation(response: httpx.Response) -> Explanation:
+    """The explanation of the only image."""
+    return _explanation(response.json())
 
 
 def read_results(response: httpx.Response) -> list[Classification | Problem]:
@@ -128,9 +181,7 @@ def read_results(response: httpx.Response) -> list[Classification | Problem]:
     document = response.json()
     model = _model(document["model"])
     return [
-        _problem(result["problem"])
-        if "problem" in result
-        else Classification(model, _ranked(result["predictions"]))
+        _problem(result["problem"]) if "problem" in result else _classification(model, result)
         for result in document["results"]
     ]
 
@@ -184,6 +235,33 @@ def _problem(document: Mapping[str, Any]) -> Problem:
 
 def _model(document: Mapping[str, Any]) -> ModelRef:
     return ModelRef(document["name"], document["version"], document["digest"])
+
+
+def _classification(model: ModelRef, document: Mapping[str, Any]) -> Classification:
+    explanation = document.get("explanation")
+    return Classification(
+        model,
+        _ranked(document["predictions"]),
+        None if explanation is None else _explanation(explanation),
+    )
+
+
+def _explanation(document: Mapping[str, Any]) -> Explanation:
+    return Explanation(
+        label=document["label"],
+        against=document.get("against"),
+        score=document["score"],
+        bias=document["bias"],
+        cells=np.array(document["cells"], np.float64),
+        width=document["grid"]["width"],
+        height=document["grid"]["height"],
+        blocks=tuple(_known(BlockShare, item) for item in document["blocks"]),
+        atoms=tuple(_known(AtomShare, item) for item in document["atoms"]),
+    )
+
+
+def _known(kind: type[Share], document: Mapping[str, Any]) -> Share:
+    return kind(**{field.name: document[field.name] for field in fields(kind)})
 
 
 def _ranked(items: list[Mapping[str, Any]]) -> tuple[RankedLabel, ...]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from service.client.answers import (
     Classification,
+    Explanation,
     ImageCodes,
     ModelCard,
     ModelRef,
@@ -24,6 +25,7 @@ from service.client.answers import (
     read_classification,
     read_codes,
     read_dictionary,
+    read_explanation,
     read_image_codes,
     read_models,
     read_results,
@@ -37,7 +39,9 @@ __all__ = [
     "codes",
     "codes_of_image",
     "dictionary",
+    "explain",
     "models",
+    "overlay",
     "ready",
 ]
 
@@ -45,8 +49,9 @@ Result = TypeVar("Result")
 Image = bytes | os.PathLike[str]
 
 _NPY, _NPZ, _JSON = "application/x-npy", "application/x-npz", "application/json"
+_PNG = "image/png"
 # Any image type will do: the service looks at the bytes.
-_IMAGE = "image/png"
+_IMAGE = _PNG
 
 
 @dataclass(frozen=True)
@@ -76,18 +81,19 @@ class Call(Generic[Result]):
 
 
 def classify(
-    image: Image, top_k: int, model: str | None, version: int | None
+    image: Image, top_k: int, model: str | None, version: int | None, *, explain: bool
 ) -> Call[Classification]:
     """One image as the raw body."""
-    params = _params(model, version, top_k=top_k)
+    params = _params(model, version, top_k=top_k, **_flag("explain", explain))
     return Call("POST", "/v1/classify", read_classification, params, _type(_IMAGE), _bytes(image))
 
 
 def classify_many(
-    images: Sequence[Image], top_k: int, model: str | None, version: int | None
+    images: Sequence[Image], top_k: int, model: str | None, version: int | None, *, explain: bool
 ) -> Call[list[Classification | Problem]]:
     """Several images as the files of a form."""
-    path, params = "/v1/classify", _params(model, version, top_k=top_k)
+    path = "/v1/classify"
+    params = _params(model, version, top_k=top_k, **_flag("explain", explain))
     contents = [_bytes(image) for image in images]
     if len(contents) == 1:
         # A form with one file is answered like one image, a list in JSON always like several.
@@ -95,6 +101,23 @@ def classify_many(
         return Call("POST", path, read_results, params, _type(_JSON), body)
     files = [("image", content) for content in contents]
     return Call("POST", path, read_results, params, files=files)
+
+
+def explain(
+    image: Image, label: str | None, against: str | None, model: str | None, version: int | None
+) -> Call[Explanation]:
+    """One image as the raw body."""
+    params = _params(model, version, **_given(label=label, against=against))
+    return Call("POST", "/v1/explain", read_explanation, params, _type(_IMAGE), _bytes(image))
+
+
+def overlay(
+    image: Image, label: str | None, against: str | None, model: str | None, version: int | None
+) -> Call[bytes]:
+    """One image as the raw body, the explanation as PNG."""
+    params = _params(model, version, **_given(label=label, against=against))
+    headers = {**_type(_IMAGE), "Accept": _PNG}
+    return Call("POST", "/v1/explain", _content, params, headers, _bytes(image))
 
 
 def codes(descriptors: npt.ArrayLike, model: str | None, version: int | None) -> Call[SparseCodes]:
@@ -142,10 +165,17 @@ def _type(content_type: str) -> dict[str, str]:
     return {"Content-Type": content_type}
 
 
-def _params(model: str | None, version: int | None, **more: int) -> dict[str, str | int]:
-    params: dict[str, str | int] = {**more}
-    if model is not None:
-        params["model"] = model
-    if version is not None:
-        params["version"] = version
-    return params
+def _content(response: httpx.Response) -> bytes:
+    return response.content
+
+
+def _params(model: str | None, version: int | None, **more: str | int) -> dict[str, str | int]:
+    return {**more, **_given(model=model, version=version)}
+
+
+def _given(**params: str | int | None) -> dict[str, str | int]:
+    return {name: value for name, value in params.items() if value is not None}
+
+
+def _flag(name: str, value: bool) -> dict[str, str]:  # noqa: FBT001
+    return {name: "true"} if value else {}

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self, TypedDict, TypeVar
 
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from service.client import calls
 from service.client.answers import (
     Classification,
+    Explanation,
     ImageCodes,
     ModelCard,
     ModelRef,
@@ -78,10 +80,16 @@ class Client:
         self._http.close()
 
     def classify(
-        self, image: Image, top_k: int = 5, model: str | None = None, version: int | None = None
+        self,
+        image: Image,
+        top_k: int = 5,
+        model: str | None = None,
+        version: int | None = None,
+        *,
+        explain: bool = False,
     ) -> Classification:
         """The `top_k` best labels of an encoded image, or of an image file."""
-        return self._run(calls.classify(image, top_k, model, version))
+        return self._run(calls.classify(image, top_k, model, version, explain=explain))
 
     def classify_many(
         self,
@@ -89,9 +97,38 @@ class Client:
         top_k: int = 5,
         model: str | None = None,
         version: int | None = None,
+        *,
+        explain: bool = False,
     ) -> list[Classification | Problem]:
         """The labels of each image, or its problem, in the order given."""
-        return self._run(calls.classify_many(images, top_k, model, version)) if images else []
+        if not images:
+            return []
+        return self._run(calls.classify_many(images, top_k, model, version, explain=explain))
+
+    def explain(
+        self,
+        image: Image,
+        label: str | None = None,
+        against: str | None = None,
+        model: str | None = None,
+        version: int | None = None,
+    ) -> Explanation:
+        """Where the score of a label, the best one unless named, comes from.
+
+        With `against`, where its difference to the score of that label comes from.
+        """
+        return self._run(calls.explain(image, label, against, model, version))
+
+    def overlay(
+        self,
+        image: Image,
+        label: str | None = None,
+        against: str | None = None,
+        model: str | None = None,
+        version: int | None = None,
+    ) -> bytes:
+        """The same as a PNG of the image, red for the label and blue against it."""
+        return self._run(calls.overlay(image, label, against, model, version))
 
     def codes(
         self, descriptors: npt.ArrayLike, model: str | None = None, version: int | None = None
@@ -171,13 +208,18 @@ class AsyncClient:
         await self._http.aclose()
 
     async def classify(
-        self, image: Image, top_k: int = 5, model: str | None = None, version: int | None = None
+        self,
+        image: Image,
+        top_k: int = 5,
+        model: str | None = None,
+        version: int | None = None,
+        *,
+        explain: bool = False,
     ) -> Classification:
         """The `top_k` best labels of an encoded image, or of an image file."""
         # In a thread, here and below, because it may read a file.
-        return await self._run(
-            await asyncio.to_thread(calls.classify, image, top_k, model, version)
-        )
+        call = partial(calls.classify, image, top_k, model, version, explain=explain)
+        return await self._run(await asyncio.to_thread(call))
 
     async def classify_many(
         self,
@@ -185,13 +227,41 @@ class AsyncClient:
         top_k: int = 5,
         model: str | None = None,
         version: int | None = None,
+        *,
+        explain: bool = False,
     ) -> list[Classification | Problem]:
         """The labels of each image, or its problem, in the order given."""
         if not images:
             return []
-        return await self._run(
-            await asyncio.to_thread(calls.classify_many, images, top_k, model, version)
-        )
+        call = partial(calls.classify_many, images, top_k, model, version, explain=explain)
+        return await self._run(await asyncio.to_thread(call))
+
+    async def explain(
+        self,
+        image: Image,
+        label: str | None = None,
+        against: str | None = None,
+        model: str | None = None,
+        version: int | None = None,
+    ) -> Explanation:
+        """Where the score of a label, the best one unless named, comes from.
+
+        With `against`, where its difference to the score of that label comes from.
+        """
+        call = partial(calls.explain, image, label, against, model, version)
+        return await self._run(await asyncio.to_thread(call))
+
+    async def overlay(
+        self,
+        image: Image,
+        label: str | None = None,
+        against: str | None = None,
+        model: str | None = None,
+        version: int | None = None,
+    ) -> bytes:
+        """The same as a PNG of the image, red for the label and blue against it."""
+        call = partial(calls.overlay, image, label, against, model, version)
+        return await self._run(await asyncio.to_thread(call))
 
     async def codes(
         self, descriptors: npt.ArrayLike, model: str | None = None, version: int | None = None

@@ -7,7 +7,7 @@ numba alone takes a third of a second and 60 MB, which a process that runs no ke
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from service.engine.config import DESCRIPTOR_WIDTH, EngineConfig
+from service.engine.config import DESCRIPTOR_WIDTH, EXPLANATION_CELLS, EngineConfig
 from service.engine.errors import (
     BrokenImageError,
     BundleError,
@@ -49,6 +49,7 @@ else:
 
 __all__ = [
     "DESCRIPTOR_WIDTH",
+    "EXPLANATION_CELLS",
     "STAGES",
     "BrokenImageError",
     "Bundle",

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, get_args
 __all__ = [
     "COLOUR_REDUCTION",
     "DESCRIPTOR_WIDTH",
+    "EXPLANATION_CELLS",
     "STEPS",
     "BlockConfig",
     "ClassifierKind",
@@ -33,6 +34,10 @@ ClassifierKind = Literal["svm", "logistic"]
 
 # 4 x 4 cells with 8 orientations, or other numbers, each.
 DESCRIPTOR_WIDTH = 128
+
+# Cells of an explanation in each direction, whatever the shape of the image: a cell of an image
+# of 300 pixels is about half a patch wide, and maps of different images have the same shape.
+EXPLANATION_CELLS = 32
 
 # Pixels from one descriptor to the next, unless a view says otherwise. The paper says two for
 # the fast one and nothing for Lazebnik's. For a 300x200 image hers takes 2.7 times the fast

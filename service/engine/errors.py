@@ -61,7 +61,7 @@ class DescriptorError(LeafcodeError):
 
 
 class LabelError(LeafcodeError):
-    """A label that the model does not know, or that cannot be compared with itself."""
+    """A label that the model does not know."""
 
 
 class BundleError(LeafcodeError):

@@ -15,14 +15,13 @@ from service.engine import description
 from service.engine.arrays import Float32Array, Float64Array, frozen
 from service.engine.blocks import Block, CodesBlock
 from service.engine.codes import Codes
-from service.engine.config import Descriptor
+from service.engine.config import EXPLANATION_CELLS, Descriptor
 from service.engine.description import Patches
 from service.engine.encoding import Encoded
 from service.engine.shares import CodeShares, code_shares, residual_shares
 from service.engine.views import View
 
 __all__ = [
-    "CELLS",
     "AtomShare",
     "BlockMap",
     "BlockShare",
@@ -30,10 +29,6 @@ __all__ = [
     "Explanation",
     "map_block",
 ]
-
-# Cells in each direction, whatever the shape of the image: a cell of an image of 300 pixels is
-# about half a patch wide, and maps of different images have the same shape.
-CELLS = 32
 
 _MOST_ATOMS = 20
 
@@ -107,7 +102,7 @@ class DescribedImage:
 @lru_cache(256)
 def _overlaps(starts: range, side: int, length: int) -> Float64Array:
     """Which part (n, 32) of each span of `side` pixels lies in which of 32 cells of `length`."""
-    edges = np.arange(CELLS + 1) * (length / CELLS)
+    edges = np.arange(EXPLANATION_CELLS + 1) * (length / EXPLANATION_CELLS)
     inside = np.clip(edges - np.array(starts)[:, np.newaxis], 0, side)
     return frozen(np.diff(inside) / side)
 

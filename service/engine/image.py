@@ -27,7 +27,7 @@ from service.engine.errors import (
 )
 from service.engine.image_limits import ImageLimits
 
-__all__ = ["FORMATS", "Picture", "decode", "decode_picture"]
+__all__ = ["FORMATS", "Picture", "decode", "decode_picture", "decode_rgb"]
 
 Pixels = TypeVar("Pixels")
 
@@ -98,6 +98,11 @@ def decode(data: bytes, max_side: int, limits: ImageLimits | None = None) -> Flo
 def decode_picture(data: bytes, max_side: int, limits: ImageLimits | None = None) -> Picture:
     """The image of `decode` with its colours."""
     return _decode(data, limits, partial(_to_picture, max_side=max_side))
+
+
+def decode_rgb(data: bytes, max_side: int, limits: ImageLimits | None = None) -> UInt8Array:
+    """The image of `decode` in red, green and blue, (h, w, 3), to be looked at."""
+    return _decode(data, limits, partial(_to_rgb, max_side=max_side))
 
 
 def _decode(
@@ -220,6 +225,17 @@ def _to_picture(picture: Image.Image, max_side: int) -> Picture:
     gray = _gray_pixels(_at_working_size(_luma(picture), picture, target))
     colours = _colours(picture)
     return Picture(gray, None if colours is None else _reduced(colours, picture, target))
+
+
+def _to_rgb(picture: Image.Image, max_side: int) -> UInt8Array:
+    target = _fit(picture.size, max_side)
+    picture.draft("RGB", target)
+    picture.load()
+    colours = _colours(picture)
+    if colours is None:
+        gray = np.rint(255 * _gray_pixels(_luma(picture))).astype(np.uint8)
+        colours = Image.fromarray(gray)
+    return np.asarray(_at_working_size(colours.convert("RGB"), picture, target))
 
 
 def _is_rgb_jpeg(picture: Image.Image) -> bool:

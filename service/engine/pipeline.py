@@ -28,10 +28,15 @@ from service.engine.bundle import (
 from service.engine.classifier import LinearClassifier
 from service.engine.codes import Codes
 from service.engine.coding import Coder
-from service.engine.config import DESCRIPTOR_WIDTH, CodesConfig, EngineConfig
+from service.engine.config import (
+    DESCRIPTOR_WIDTH,
+    EXPLANATION_CELLS,
+    CodesConfig,
+    EngineConfig,
+)
 from service.engine.encoding import Encoded, every
 from service.engine.errors import BundleError, DescriptorError, ImageError, LabelError
-from service.engine.explanation import CELLS, DescribedImage, Explanation, map_block
+from service.engine.explanation import DescribedImage, Explanation, map_block
 from service.engine.fixedpoint import Descriptors
 from service.engine.freed_memory import keep_freed_memory
 from service.engine.hashing import Hash, hash_from_tensors
@@ -271,8 +276,6 @@ class Engine(FeatureExtractor):
         scores = self.classifier.scores(pooled)
         watch.lap("classifier")
         chosen = int(scores.argmax()) if chosen is None else chosen
-        if chosen == other:
-            raise LabelError(f"label {against!r} is compared with itself, expected another one")
         height, width = picture.gray.shape
         image = DescribedImage(height, width, self.views, encoded)
         return scores, self._explanation(chosen, other, scores, pooled, image)
@@ -302,7 +305,7 @@ class Engine(FeatureExtractor):
             against=None if against is None else self.labels[against],
             score=float(score),
             bias=float(bias),
-            cells=sum((item.cells for item in maps), np.zeros((CELLS, CELLS))),
+            cells=sum((item.cells for item in maps), np.zeros((EXPLANATION_CELLS,) * 2)),
             width=image.width,
             height=image.height,
             blocks=tuple(item.share for item in maps),

@@ -47,6 +47,7 @@ _ERRORS: dict[str, type[LeafcodeError]] = {
         engine.BundleError,
         engine.DescriptorError,
         engine.EmptyImageError,
+        engine.LabelError,
         engine.OversizedImageError,
         engine.UnreadableBundleError,
         engine.UnsupportedImageError,
@@ -71,6 +72,7 @@ class Kind(IntEnum):
     INFER_DESCRIPTORS = 7
     INFER_JSON = 8
     WRITE_DICTIONARY = 9
+    EXPLAIN = 10
     DONE = 20
     FAILED = 21
 

@@ -19,6 +19,7 @@ from service.engine import (
     BundleError,
     Codes,
     Engine,
+    Explanation,
     ImageError,
     ImageLimits,
     LeafcodeError,
@@ -27,12 +28,14 @@ from service.engine import (
 from service.engine.arrays import Float32Array
 from service.engine.bundle import BundleFiles
 from service.engine.description import patches
+from service.engine.image import decode_rgb
+from service.engine.overlay import draw_overlay
 from service.engine.stopwatch import Stage
 from service.errors import DeadlineError, UnknownModelError
-from service.formats import codes, npy
+from service.formats import codes, explanations, npy
 from service.formats.codes import Grid
 from service.formats.v2 import answers
-from service.formats.v2.answers import Answer
+from service.formats.v2.answers import Answer, Maps, WrittenTensor
 from service.formats.v2.requests import BatchLimits, RequestedOutput, read_json
 from service.pool import frames
 from service.pool.frames import Fields, Frame, Kind, WorkTimes
@@ -58,6 +61,7 @@ class Operations:
             Kind.UNLOAD: self._unload,
             Kind.PING: lambda _, __: ({}, b""),
             Kind.CLASSIFY: self._classify,
+            Kind.EXPLAIN: self._explain,
             Kind.WRITE_CODES: self._write_codes,
             Kind.WRITE_DICTIONARY: self._write_dictionary,
             Kind.INFER_IMAGE: self._infer_image,
@@ -112,12 +116,26 @@ class Operations:
     # -- /v1 -------------------------------------------------------------------------------
 
     def _classify(self, frame: Frame, watch: Stopwatch) -> Result:
-        engine = self._engine(frame)
-        scores = engine.scores(bytes(frame.body), self._limits.image, watch)
-        ranked = engine.rank(scores, frame.fields["top_k"])
-        return {}, to_json(
-            [{"label": item.label, "probability": item.probability} for item in ranked]
-        )
+        engine, data, limits = self._engine(frame), bytes(frame.body), self._limits.image
+        explanation = {}
+        if frame.fields.get("explain"):
+            scores, found = engine.explained_scores(data, None, None, limits, watch)
+            explanation["explanation"] = explanations.members(found)
+        else:
+            scores = engine.scores(data, limits, watch)
+        ranked = [
+            {"label": item.label, "probability": item.probability}
+            for item in engine.rank(scores, frame.fields["top_k"])
+        ]
+        return {}, to_json({"predictions": ranked, **explanation})
+
+    def _explain(self, frame: Frame, watch: Stopwatch) -> Result:
+        engine, data, limits = self._engine(frame), bytes(frame.body), self._limits.image
+        label, against = frame.fields["label"], frame.fields["against"]
+        _, found = engine.explained_scores(data, label, against, limits, watch)
+        if frame.fields["form"] == "png":
+            return {}, draw_overlay(decode_rgb(data, engine.config.max_side, limits), found.cells)
+        return {}, explanations.write(engine.manifest, found)
 
     def _write_codes(self, frame: Frame, watch: Stopwatch) -> Result:
         engine, body, source = self._engine(frame), bytes(frame.body), frame.fields["source"]
@@ -136,8 +154,7 @@ class Operations:
     def _infer_image(self, frame: Frame, watch: Stopwatch) -> Result:
         """One image among those of a request: its part of each output."""
         engine, outputs = self._engine(frame), _outputs(frame)
-        scores = engine.scores(bytes(frame.body), self._limits.image, watch)
-        tensors = answers.write_labels(engine.manifest, scores[np.newaxis], outputs)
+        tensors = self._write_labels(engine, [bytes(frame.body)], outputs, watch)
         entries, data = answers.pack(tensors)
         return {"tensors": entries}, data
 
@@ -160,26 +177,36 @@ class Operations:
                 f"there was no answer after {age:.3g} s, the job was still queued or being read"
             )
         if isinstance(request.batch, tuple):
-            scores = self._score_all(engine, request.batch, watch)
-            tensors = answers.write_labels(engine.manifest, scores, request.outputs)
+            tensors = self._write_labels(engine, request.batch, request.outputs, watch)
         else:
             found = _encode(engine, request.batch, watch)
             tensors = answers.write_codes(found, request.outputs)
         return _whole(answers.compose(engine.manifest, request.id, tensors))
 
-    def _score_all(self, engine: Engine, images: Sequence[bytes], watch: Stopwatch) -> Float32Array:
-        """Scores (n, n_labels); the first image that has none ends it and is named."""
+    def _write_labels(
+        self,
+        engine: Engine,
+        images: Sequence[bytes],
+        outputs: Sequence[RequestedOutput],
+        watch: Stopwatch,
+    ) -> list[WrittenTensor]:
+        """The outputs for images; the first one that has none ends it and is named."""
         scores = np.empty((len(images), len(engine.labels)), np.float32)
+        explained: list[Explanation] = []
         total: Counter[Stage] = Counter()
         for number, image in enumerate(images):
-            own = Stopwatch()
+            own, limits = Stopwatch(), self._limits.image
             try:
-                scores[number] = engine.scores(image, self._limits.image, own)
+                if answers.wants_maps(outputs):
+                    scores[number], found = engine.explained_scores(image, None, None, limits, own)
+                    explained.append(found)
+                else:
+                    scores[number] = engine.scores(image, limits, own)
             except ImageError as error:
                 raise answers.in_batch(error, number, len(images)) from error
             total.update(own.seconds)
         watch.seconds.update(total.items())
-        return scores
+        return answers.write_labels(engine.manifest, scores, outputs, Maps.of(explained))
 
 
 def _describe(

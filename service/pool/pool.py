@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from service.engine import BundleError, LeafcodeError
 from service.engine.bundle import OpenBundle
 from service.errors import WorkerLostError
 from service.formats.codes import CodeForms
+from service.formats.explanations import Explaining
 from service.formats.v2 import answers
 from service.formats.v2.answers import Answer, WrittenTensor
 from service.formats.v2.requests import RequestedOutput
@@ -245,9 +246,11 @@ class Pool:
         image: bytes,
         top_k: int,
         timeout: Timeout = None,  # noqa: ASYNC109
+        *,
+        explain: bool = False,
     ) -> Outcome[bytes]:
-        """JSON of the `top_k` best labels of an encoded image, best first."""
-        fields = _fields(model, top_k=top_k)
+        """JSON of `Predicted`: the `top_k` best labels of an encoded image, best first."""
+        fields = _fields(model, top_k=top_k, explain=explain)
         return _body(await self._dispatcher.run(Kind.CLASSIFY, fields, image, timeout))
 
     async def classify_many(
@@ -256,11 +259,24 @@ class Pool:
         images: Sequence[bytes],
         top_k: int,
         timeout: Timeout = None,  # noqa: ASYNC109
+        *,
+        explain: bool = False,
     ) -> list[Outcome[bytes] | LeafcodeError]:
         """The same of several, spread over the workers: accepted together, answered one by one."""
-        fields = _fields(model, top_k=top_k)
+        fields = _fields(model, top_k=top_k, explain=explain)
         outcomes = await self._dispatcher.run_many(Kind.CLASSIFY, fields, images, timeout)
         return [item if isinstance(item, LeafcodeError) else _body(item) for item in outcomes]
+
+    async def explain(
+        self,
+        model: ModelKey,
+        image: bytes,
+        wanted: Explaining,
+        timeout: Timeout = None,  # noqa: ASYNC109
+    ) -> Outcome[bytes]:
+        """Where the score of a label comes from, written in the form that is wanted."""
+        fields = _fields(model, **asdict(wanted))
+        return _body(await self._dispatcher.run(Kind.EXPLAIN, fields, image, timeout))
 
     async def write_codes(
         self,

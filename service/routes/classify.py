@@ -1,25 +1,22 @@
 """`POST /v1/classify`: images to ranked labels.
 
-One image as the raw body, some as the files of a form, or base64 in JSON. Any other
-content type is a raw image: curl, for one, calls every body a URL-encoded form.
+One image, or several that are spread over the workers.
 """
 
 from functools import lru_cache
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from starlette.concurrency import run_in_threadpool
 
 from service.engine import LeafcodeError, Manifest
-from service.formats.json_bodies import Images, parse_images
-from service.http.body import FORM, media_type, read_body, read_files
 from service.http.disconnect import while_connected
 from service.http.problems import describe, documented
 from service.observability.request_record import observe
 from service.pool.job import Outcome
 from service.repository import ModelKey
-from service.routes.context import Context, context_of
+from service.routes.context import context_of
 from service.routes.direct import WrittenJson
+from service.routes.images import read_images
 from service.routes.openapi import CLASSIFY_BODY
 from service.routes.parameters import ClassifyParameters, openapi_parameters, read_parameters
 from service.routes.schemas import Classification, Classifications, Failed, ModelRef
@@ -42,7 +39,8 @@ async def classify(request: Request) -> Response:
 
     JPEG, PNG, WebP, GIF, BMP and TIFF; the first frame of an animation; transparency
     shows white. One file in a form is answered like a raw body. Among several images,
-    a bad one gets a problem of its own and does not spoil its neighbours.
+    a bad one gets a problem of its own and does not spoil its neighbours. `explain=true` adds
+    an explanation of the best label, as `/v1/explain` has it.
     """
     context = context_of(request)
     asked = read_parameters(ClassifyParameters, request.scope)
@@ -51,41 +49,31 @@ async def classify(request: Request) -> Response:
     key, pool = ModelKey.of(manifest), context.pool
     # Before a body is read that nobody has time for.
     pool.check_room()
-    images = await _read_images(request, context)
+    images = await read_images(request, context.settings.max_images)
     if not images.several:
-        work = pool.classify(key, images.items[0], asked.top_k, asked.timeout)
+        work = pool.classify(
+            key, images.items[0], asked.top_k, asked.timeout, explain=asked.explain
+        )
         ranked = await while_connected(request.scope, work, queued=pool.would_wait)
         observe(request.scope, manifest, ranked.timings)
-        return _answer(manifest, b"predictions", ranked.value)
-    many = pool.classify_many(key, images.items, asked.top_k, asked.timeout)
+        return _answer(manifest, ranked.value)
+    many = pool.classify_many(key, images.items, asked.top_k, asked.timeout, explain=asked.explain)
     outcomes = await while_connected(request.scope, many, queued=pool.would_wait)
     timings = [item.timings for item in outcomes if isinstance(item, Outcome)]
     observe(request.scope, manifest, *timings)
-    return _answer(manifest, b"results", b"[%b]" % b",".join(map(_result, outcomes)))
-
-
-async def _read_images(request: Request, context: Context) -> Images:
-    most = context.settings.max_images
-    found = media_type(request.scope)
-    if found == FORM:
-        files = await read_files(request, most)
-        return Images(files, several=len(files) > 1)
-    body = await read_body(request)
-    if found == "application/json" and body:
-        return await run_in_threadpool(parse_images, body, most)
-    return Images((body,), several=False)
+    return _answer(manifest, b'{"results":[%b]}' % b",".join(map(_result, outcomes)))
 
 
 def _result(outcome: Outcome[bytes] | LeafcodeError) -> bytes:
     if isinstance(outcome, LeafcodeError):
         return Failed(problem=describe(outcome)).model_dump_json(exclude_none=True).encode()
-    return b'{"predictions":%b}' % outcome.value
+    return outcome.value
 
 
-def _answer(manifest: Manifest, name: bytes, value: bytes) -> Response:
-    """`Classification` or `Classifications`, put together from JSON that workers wrote."""
+def _answer(manifest: Manifest, document: bytes) -> Response:
+    """`Classification` or `Classifications`: JSON that workers wrote, and who they were."""
     reference = _reference(manifest.name, manifest.version, manifest.digest)
-    return WrittenJson(b'{"model":%b,"%b":%b}' % (reference, name, value))
+    return WrittenJson(b'{"model":%b,%b' % (reference, document[1:]))
 
 
 @lru_cache

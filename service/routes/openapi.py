@@ -15,7 +15,14 @@ from service.http.problems import documented, examples_of
 from service.routes.schemas import DescriptorsBody, ImageBody, ImagesBody
 from service.settings import Settings
 
-__all__ = ["CLASSIFY_BODY", "CODES_ANSWER", "CODES_BODY", "complete_openapi"]
+__all__ = [
+    "CLASSIFY_BODY",
+    "CODES_ANSWER",
+    "CODES_BODY",
+    "EXPLAIN_ANSWER",
+    "EXPLAIN_BODY",
+    "complete_openapi",
+]
 
 Document = dict[str, Any]
 
@@ -75,6 +82,21 @@ CLASSIFY_BODY: Document = {
     }
 }
 
+EXPLAIN_BODY: Document = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/octet-stream": _IMAGE,
+            "image/*": _IMAGE,
+            "multipart/form-data": _ONE_FILE,
+            "application/json": {
+                "schema": ImageBody.model_json_schema(),
+                "example": {"image": _SMALL_PNG},
+            },
+        },
+    }
+}
+
 CODES_BODY: Document = {
     "requestBody": {
         "required": True,
@@ -94,6 +116,16 @@ CODES_BODY: Document = {
     }
 }
 
+_VARY: Document = {
+    "Vary": {"description": "The form depends on `Accept`.", "schema": {"type": "string"}}
+}
+
+EXPLAIN_ANSWER: Document = {
+    "description": "Successful Response",
+    "content": {"image/png": {"schema": {**_BINARY, "description": "The image and its map."}}},
+    "headers": _VARY,
+}
+
 CODES_ANSWER: Document = {
     "description": "Successful Response",
     "content": {
@@ -101,9 +133,7 @@ CODES_ANSWER: Document = {
         "application/npz": _NPZ,
         "application/zip": _NPZ,
     },
-    "headers": {
-        "Vary": {"description": "The form depends on `Accept`.", "schema": {"type": "string"}}
-    },
+    "headers": _VARY,
 }
 
 _REQUEST_ID = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$", "example": "order-7.photo-3"}

@@ -22,6 +22,7 @@ from service.http.problems import invalid_parameters
 __all__ = [
     "ClassifyParameters",
     "CodesParameters",
+    "ExplainParameters",
     "InferParameters",
     "InferVersionParameters",
     "Parameters",
@@ -80,6 +81,24 @@ class ClassifyParameters(CodesParameters):
         5,
         ge=1,
         description="How many labels to answer; never more than the model has.",
+        **_from("query"),
+    )
+    explain: bool = Field(
+        default=False,
+        description="Whether to add where the score of the best label comes from.",
+        **_from("query"),
+    )
+
+
+class ExplainParameters(CodesParameters):
+    """Parameters of `POST /v1/explain`."""
+
+    label: str | SkipJsonSchema[None] = Field(
+        None, description="Label to explain; the best one unless given.", **_from("query")
+    )
+    against: str | SkipJsonSchema[None] = Field(
+        None,
+        description="Label to compare it with: the difference of the two scores is explained.",
         **_from("query"),
     )
 

@@ -11,14 +11,19 @@ from service.http.problems import Problem
 from service.pool.state import State
 
 __all__ = [
+    "AtomShare",
+    "BlockShare",
+    "CellGrid",
     "Classification",
     "Classifications",
     "CodeColumns",
     "DescriptorsBody",
+    "Explanation",
     "Failed",
     "Grid",
     "Health",
     "ImageBody",
+    "ImageExplanation",
     "ImagesBody",
     "Limits",
     "ModelCard",
@@ -50,17 +55,68 @@ class RankedLabel(BaseModel):
     probability: float = Field(examples=[0.91])
 
 
-class Classification(BaseModel):
-    """The answer to one image."""
+class CellGrid(BaseModel):
+    """The cells of an explanation divide the image, as it is shown, evenly."""
+
+    rows: int
+    cols: int
+    width: int = Field(description="Width of the image after it was brought down to working size.")
+    height: int = Field(description="Its height.")
+
+
+class BlockShare(BaseModel):
+    """What one block of the pooled vector adds to a score."""
+
+    kind: str = Field(examples=["codes"])
+    descriptor: str = Field(examples=["fast-sift"])
+    contribution: float
+
+
+class AtomShare(BaseModel):
+    """What one atom of the dictionary adds to a score at one place."""
+
+    atom_id: int
+    left: int = Field(description="Left column of the patch, at working size.")
+    top: int = Field(description="Its top row.")
+    side: int = Field(description="Its width and height.")
+    value: float = Field(description="Value of the atom in the code of the patch.")
+    contribution: float
+
+
+class Explanation(BaseModel):
+    """Where the score of a label, or the difference of two labels' scores, comes from."""
+
+    label: str = Field(examples=["yin_yang"])
+    against: str | SkipJsonSchema[None] = Field(
+        None, description="The label that it is compared with; only if one was named."
+    )
+    score: float = Field(description="All cells and the bias, or all blocks and the bias.")
+    bias: float = Field(description="What every image gets.")
+    cells: list[list[float]] = Field(description="What each cell adds, row by row.")
+    grid: CellGrid
+    blocks: list[BlockShare]
+    atoms: list[AtomShare] = Field(description="The strongest twenty, whatever their sign.")
+
+
+class ImageExplanation(Explanation):
+    """The explanation of an image."""
 
     model: ModelRef
-    predictions: list[RankedLabel] = Field(description="Best first.")
 
 
 class Predicted(BaseModel):
     """The labels of one image among several."""
 
     predictions: list[RankedLabel] = Field(description="Best first.")
+    explanation: Explanation | SkipJsonSchema[None] = Field(
+        None, description="Of the best label; only if asked for."
+    )
+
+
+class Classification(Predicted):
+    """The answer to one image."""
+
+    model: ModelRef
 
 
 class Failed(BaseModel):

@@ -86,7 +86,7 @@ async def classify(pool: Pool, model: ModelKey = TINY) -> str:
 
 
 def best_label(written: bytes) -> str:
-    label: str = json.loads(written)[0]["label"]
+    label: str = json.loads(written)["predictions"][0]["label"]
     return label
 
 

@@ -6,25 +6,31 @@ an answer is joining bytes, which the event loop can do for images that several 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic_core import to_json
 
-from service.engine import Codes, ImageError, Manifest
+from service.engine import EXPLANATION_CELLS, Codes, ImageError, Manifest
 from service.engine.arrays import Float32Array, Int32Array
 from service.engine.ranking import probabilities
 from service.formats.v2.requests import RequestedOutput
+from service.formats.v2.signature import EXPLANATIONS
 from service.formats.v2.tensors import Datatype, Tensor
+
+if TYPE_CHECKING:  # it takes the compiler, which the front end does not need
+    from service.engine import Explanation
 
 __all__ = [
     "Answer",
+    "Maps",
     "WrittenTensor",
     "compose",
     "in_batch",
     "join",
     "pack",
     "unpack",
+    "wants_maps",
     "write_codes",
     "write_labels",
 ]
@@ -49,8 +55,34 @@ class WrittenTensor:
     data: bytes
 
 
+@dataclass(frozen=True)
+class Maps:
+    """Explanations of the best labels of n images: cells (n, 32, 32), biases and scores (n,)."""
+
+    cells: Float32Array
+    biases: Float32Array
+    scores: Float32Array
+
+    @classmethod
+    def of(cls, explanations: Sequence["Explanation"]) -> "Maps":
+        """The maps of images in their order; of none at all if nobody asked for them."""
+        cells = np.empty((len(explanations), EXPLANATION_CELLS, EXPLANATION_CELLS), np.float32)
+        for number, explanation in enumerate(explanations):
+            cells[number] = explanation.cells
+        return cls(
+            cells,
+            np.array([explanation.bias for explanation in explanations], np.float32),
+            np.array([explanation.score for explanation in explanations], np.float32),
+        )
+
+
+def wants_maps(outputs: Sequence[RequestedOutput]) -> bool:
+    """Whether any output is of an explanation."""
+    return any(output.name in EXPLANATIONS for output in outputs)
+
+
 def write_labels(
-    manifest: Manifest, scores: Float32Array, outputs: Sequence[RequestedOutput]
+    manifest: Manifest, scores: Float32Array, outputs: Sequence[RequestedOutput], maps: Maps
 ) -> list[WrittenTensor]:
     """The outputs for images with scores (n, n_labels); ties go to the lowest index."""
     n, labels = len(scores), manifest.labels
@@ -60,6 +92,9 @@ def write_labels(
         "label": lambda: Tensor("label", (n,), tuple(labels[i] for i in best)),
         "label_id": lambda: Tensor("label_id", (n,), best),
         "probabilities": lambda: Tensor("probabilities", chances.shape, chances),
+        "explanation": lambda: Tensor("explanation", maps.cells.shape, maps.cells),
+        "explanation_bias": lambda: Tensor("explanation_bias", (n,), maps.biases),
+        "explanation_score": lambda: Tensor("explanation_score", (n,), maps.scores),
     }
     return [
         _write(

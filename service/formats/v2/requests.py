@@ -15,7 +15,7 @@ from service.engine import DESCRIPTOR_WIDTH, DescriptorError
 from service.engine.arrays import Float32Array
 from service.errors import InvalidBodyError, MalformedBodyError, OversizedBodyError
 from service.formats.json_bodies import decode_base64, parse_object, quoted, stack_descriptors
-from service.formats.v2.signature import IMAGE, INPUTS, OUTPUTS
+from service.formats.v2.signature import DEFAULT_OUTPUTS, IMAGE, INPUTS, OUTPUTS
 from service.formats.v2.tensors import TensorType, join_elements, split_elements
 
 __all__ = [
@@ -81,7 +81,7 @@ class _Input:
 
 def raw_image(body: bytes) -> InferRequest:
     """The request that a body without JSON stands for."""
-    outputs = tuple(RequestedOutput(name) for name in OUTPUTS[IMAGE.name])
+    outputs = tuple(RequestedOutput(name) for name in DEFAULT_OUTPUTS[IMAGE.name])
     return InferRequest((body,), outputs)
 
 
@@ -226,7 +226,7 @@ def _outputs(document: Json, kind: TensorType, binary: bool) -> tuple[RequestedO
     known = OUTPUTS[kind.name]
     items = _optional(document.get("outputs"), list, "outputs") or []
     if not items:
-        return tuple(RequestedOutput(name, binary) for name in known)
+        return tuple(RequestedOutput(name, binary) for name in DEFAULT_OUTPUTS[kind.name])
     if len(items) > len(known):
         raise InvalidBodyError(
             f"the request has {len(items)} outputs, expected at most {', '.join(known)}"

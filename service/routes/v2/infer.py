@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.engine import ImageError, LeafcodeError
 from service.errors import MalformedBodyError
-from service.formats.v2.answers import Answer, compose, in_batch, join, write_labels
+from service.formats.v2.answers import Answer, Maps, compose, in_batch, join, write_labels
 from service.formats.v2.envelope import HEADER_LENGTH, Envelope, inflate, unwrap
 from service.formats.v2.requests import BatchLimits, InferRequest, raw_image, read_request
 from service.http.body import read_body
@@ -145,7 +145,8 @@ async def _infer_images(
     assert isinstance(images, tuple)  # noqa: S101
     if not images:
         scores = np.empty((0, len(manifest.labels)), np.float32)
-        return compose(manifest, request.id, write_labels(manifest, scores, request.outputs)), []
+        tensors = write_labels(manifest, scores, request.outputs, Maps.of(()))
+        return compose(manifest, request.id, tensors), []
     key = ModelKey.of(manifest)
     outcomes = await context.pool.infer_images(key, images, request.outputs, timeout)
     parts, timings = [], []

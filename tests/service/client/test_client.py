@@ -91,6 +91,18 @@ def test_each_of_several_images_has_labels_or_a_problem(
             assert result.status in (400, 422)
 
 
+def test_an_explanation_adds_up(ask: Ask, server: Server, engine: Engine) -> None:
+    found, expected = ask(server.url, "explain", PNG), engine.explain(PNG)
+    assert (found.label, found.score, found.against) == (expected.label, expected.score, None)
+    assert found.cells.sum() + found.bias == pytest.approx(found.score, abs=1e-4)
+    assert [(atom.atom_id, atom.left, atom.top) for atom in found.atoms] == [
+        (atom.atom_id, atom.left, atom.top) for atom in expected.atoms
+    ]
+    other = bundles.LABELS[1]
+    assert ask(server.url, "explain", PNG, found.label, other).against == other
+    assert ask(server.url, "overlay", PNG, other).startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize("n", [0, 1, 100])
 def test_codes_are_those_of_the_engine(ask: Ask, server: Server, engine: Engine, n: int) -> None:
     descriptors = np.random.default_rng(n).random((n, 128))

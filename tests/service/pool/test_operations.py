@@ -111,7 +111,7 @@ def test_versions_are_loaded_beside_each_other(models: Path) -> None:
     worker.done(Kind.LOAD, files=files, digest=other.manifest.digest, **key)
     for engine, fields in ((worker.engine, KEY), (other, key)):
         answer = worker.done(Kind.CLASSIFY, PNG, top_k=4, **fields)
-        assert json_of(answer) == list(map(asdict, engine.classify(PNG, 4)))
+        assert json_of(answer)["predictions"] == list(map(asdict, engine.classify(PNG, 4)))
 
 
 def test_a_version_with_another_digest_is_not_loaded(models: Path) -> None:
@@ -137,7 +137,13 @@ def test_a_version_with_other_probes_is_not_loaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("top_k", [1, 3, 99])
 def test_labels_are_those_of_the_engine(worker: Worker, image: bytes, top_k: int) -> None:
     answer = worker.done(Kind.CLASSIFY, image, top_k=top_k)
-    assert json_of(answer) == list(map(asdict, worker.engine.classify(image, top_k)))
+    assert json_of(answer)["predictions"] == list(map(asdict, worker.engine.classify(image, top_k)))
+    assert stages_of(answer) == {"decode", "sift", "coding", "pooling", "classifier"}
+
+
+def test_an_explanation_comes_with_the_same_stages(worker: Worker) -> None:
+    answer = worker.done(Kind.EXPLAIN, PNG, label=None, against=None, form="json")
+    assert json_of(answer)["score"] == worker.engine.explain(PNG).score
     assert stages_of(answer) == {"decode", "sift", "coding", "pooling", "classifier"}
 
 
@@ -364,7 +370,8 @@ def test_an_image_is_classified_by_all_blocks_that_it_is_large_enough_for(
 ) -> None:
     image = samples.random_png(1, *size)
     answer = worker_of_several.done(Kind.CLASSIFY, image, top_k=3)
-    assert json_of(answer) == list(map(asdict, worker_of_several.engine.classify(image, 3)))
+    expected = worker_of_several.engine.classify(image, 3)
+    assert json_of(answer)["predictions"] == list(map(asdict, expected))
     assert stages_of(answer) == {"decode", "sift", "coding", "pooling", "classifier"}
 
 

@@ -64,7 +64,7 @@ def test_labels_are_those_of_the_engine_and_every_stage_is_timed(
     shared: SharedPool, engine: Engine
 ) -> None:
     labels = shared.run(lambda pool: pool.classify(TINY, PNG, 3))
-    assert json.loads(labels.value) == list(map(asdict, engine.classify(PNG, 3)))
+    assert json.loads(labels.value)["predictions"] == list(map(asdict, engine.classify(PNG, 3)))
     assert set(labels.timings.stages) == STAGES
     assert labels.timings.worker >= sum(labels.timings.stages.values())
 
@@ -255,7 +255,7 @@ def test_an_image_for_which_one_worker_has_no_memory_is_answered_by_another(
         assert first is not None
         resource.prlimit(first, resource.RLIMIT_DATA, (1_000_000, resource.RLIM_INFINITY))
         outcome = await pool.classify(TINY, image, 1)
-        assert json.loads(outcome.value)[0]["label"] == engine.classify(image, 1)[0].label
+        assert best_label(outcome.value) == engine.classify(image, 1)[0].label
         await until(lambda: all_ready(pool))
         assert pool.state().workers[0].pid != first
 

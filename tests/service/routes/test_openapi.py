@@ -27,8 +27,12 @@ def test_openapi_tells_every_body_and_every_error(client: httpx.Client) -> None:
         "application/json",
     }
     names = {item["name"] for item in classify["parameters"]}
-    assert names == {"top_k", "model", "version", "X-Timeout-Ms", "X-Request-Id"}
-    for path, more in (("/v1/classify", set()), ("/v1/codes", {"406"})):
+    assert names == {"explain", "top_k", "model", "version", "X-Timeout-Ms", "X-Request-Id"}
+    for path, more in (
+        ("/v1/classify", set()),
+        ("/v1/explain", {"406"}),
+        ("/v1/codes", {"406"}),
+    ):
         answers = document["paths"][path]["post"]["responses"]
         assert set(answers) == {*STATUSES, *more}
         assert set(answers["422"]["content"]) == {"application/problem+json"}
@@ -89,7 +93,7 @@ def test_every_operation_is_told_in_full(client: httpx.Client) -> None:
 def test_operations_have_the_names_that_functions_of_a_client_have(client: httpx.Client) -> None:
     names = [item["operationId"] for item in operations(client.get("/openapi.json").json())]
     assert sorted(names) == [
-        *("classify", "encode", "get_metrics", "get_model", "get_model_config"),
+        *("classify", "encode", "explain", "get_metrics", "get_model", "get_model_config"),
         *("get_model_dictionary", "get_model_metadata", "get_model_version"),
         *("get_model_version_config", "get_model_version_dictionary"),
         *("get_model_version_metadata", "get_repository_index", "get_server_metadata"),

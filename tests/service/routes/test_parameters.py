@@ -15,7 +15,11 @@ PATH_PARAMETERS = {"{name}": "apples", "{version}": "2"}
 @pytest.mark.parametrize(
     ("method", "path", "words"),
     [
-        ("POST", "/v1/classify?topk=2", "'topk' is unknown, expected model, version or top_k"),
+        (
+            "POST",
+            "/v1/classify?topk=2",
+            "'topk' is unknown, expected model, version, top_k or ",
+        ),
         ("POST", "/v1/classify?top_k=2&verion=1", "'verion' is unknown, expected model"),
         ("POST", "/v1/codes?top_k=2", "'top_k' is unknown, expected model or version"),
         ("POST", "/v1/classify?X-Timeout-Ms=5", "'X-Timeout-Ms' is unknown"),

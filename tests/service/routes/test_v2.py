@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from service.engine import Engine
 from service.errors import MalformedBodyError
-from service.formats.v2.answers import write_labels
+from service.formats.v2.answers import Maps, write_labels
 from service.formats.v2.requests import RequestedOutput
 from service.formats.v2.tensors import Tensor, join_elements, split_elements
 from tests.support import bundles
@@ -209,7 +209,7 @@ def test_equal_scores_go_to_the_lowest_index() -> None:
     manifest = bundles.random_bundle().manifest
     scores = np.array([[0, 1, 1, 0]], np.float32)
     outputs = [RequestedOutput("label_id"), RequestedOutput("probabilities", n_classes=4)]
-    label_id, ranked = write_labels(manifest, scores, outputs)
+    label_id, ranked = write_labels(manifest, scores, outputs, Maps.of(()))
     assert label_id.data == b"1"
     texts = json.loads(b"[%b]" % ranked.data)
     assert [text.split(":")[1] for text in texts] == ["1", "2", "0", "3"]
