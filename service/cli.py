@@ -1,4 +1,4 @@
-"""The commands of `python -m service`: `serve`, `classify`, `health`, `loadtest` and others.
+"""The commands of `python -m service`: `serve`, `classify`, `explain`, `health` and others.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done,
 1 something could not be done, 2 wrong arguments or settings.
@@ -27,6 +27,7 @@ examples:
   python -m service serve
   python -m service serve --models ./models --port 9000
   python -m service classify photo.jpg drawing.png --top-k 3
+  python -m service explain photo.jpg --out overlay.png
   curl --data-binary @photo.jpg http://127.0.0.1:8000/v1/classify
 """
 
@@ -82,6 +83,12 @@ def _add_classify(commands: "Commands") -> None:
     add_classify(commands)
 
 
+def _add_explain(commands: "Commands") -> None:
+    from service.terminal.explain import add_explain
+
+    add_explain(commands)
+
+
 def _add_health(commands: "Commands") -> None:
     from service.health import add_health
 
@@ -135,6 +142,7 @@ def _warm(_: argparse.Namespace) -> int:
 _COMMANDS: dict[str, Callable[["Commands"], None]] = {
     "serve": _add_serve,
     "classify": _add_classify,
+    "explain": _add_explain,
     "health": _add_health,
     "settings": _add_settings,
     "loadtest": _add_loadtest,

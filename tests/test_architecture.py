@@ -97,7 +97,7 @@ RULES: dict[str, tuple[str, ...]] = {
     ),
     "service/terminal": (
         *(*_BOTTOM, "service.settings", "service.repository", "service.setting_flags"),
-        *("service.model_choice", "service.observability.logs"),
+        *("service.model_choice", "service.observability.logs", "service.formats"),
         *("service.pool.cores", "service.pool.warmup"),
     ),
     "service/cli.py": ("service",),

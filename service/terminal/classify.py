@@ -1,23 +1,19 @@
 """`python -m service classify`: labels of image files, without a server and on all cores."""
 
 import argparse
-import gc
 import io
-import logging
 import os
 import shutil
 import signal
 import sys
 import time
-import warnings
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Generator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-from service.observability.logs import start_logging
-from service.setting_flags import add_setting
 from service.settings import Settings, load_settings
 from service.terminal.images import STDIN, list_images
+from service.terminal.model import add_model_options, load_engine
 
 if TYPE_CHECKING:
     from service.terminal.labeller import Labeller, Outcome
@@ -43,13 +39,7 @@ def add_classify(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="IMAGE",
         help="image file, folder of which all images are taken, or - for stdin",
     )
-    add_setting(parser, "models")
-    parser.add_argument(
-        "--model",
-        metavar="NAME",
-        help="model (default: LEAFCODE_DEFAULT_MODEL, or else the first by name)",
-    )
-    parser.add_argument("--version", type=int, metavar="V", help="version (default: the highest)")
+    add_model_options(parser)
     parser.add_argument(
         "--top-k", type=_positive, default=5, metavar="K", help="labels an image (default 5)"
     )
@@ -64,11 +54,8 @@ def _positive(text: str) -> int:
 
 
 def _classify(options: argparse.Namespace) -> int:
-    start_logging("warning")
-    logging.getLogger("service.pool.warmup").setLevel(logging.INFO)
     settings = load_settings(models=options.models)
-    with _quick_start():
-        labeller = _load(options, settings)
+    labeller = _labeller(options, settings)
     images = list_images(options.images)
     try:
         failed = _label_all(labeller, images, settings, _report(options, labeller, images))
@@ -79,35 +66,10 @@ def _classify(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-@contextmanager
-def _quick_start() -> Iterator[None]:
-    """No garbage collection, which finds nothing, and no threads of BLAS, which a fork forbids."""
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def _load(options: argparse.Namespace, settings: Settings) -> "Labeller":
-    """The chosen model, checked and ready."""
-    # Here, because numpy and numba take most of the start, and --help needs neither.
-    from PIL import Image  # noqa: PLC0415
-
-    from service.engine import Engine  # noqa: PLC0415
-    from service.engine.cpu_level import require_cpu_level  # noqa: PLC0415
-    from service.model_choice import choose_model, with_models  # noqa: PLC0415
-    from service.pool.warmup import tell_if_compiling  # noqa: PLC0415
+def _labeller(options: argparse.Namespace, settings: Settings) -> "Labeller":
+    engine = load_engine(options, settings)
     from service.terminal.labeller import Labeller, read_within  # noqa: PLC0415
 
-    # Our own limit rejects such an image right after Pillow has warned about it.
-    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-    require_cpu_level()
-    model = choose_model(with_models(settings), options.model, options.version)
-    with tell_if_compiling():
-        engine = Engine.load(model.path)
     limits = settings.image_limits
     stdin = read_within(sys.stdin.buffer, limits) if STDIN in options.images else b""
     return Labeller(engine, options.top_k, limits, stdin)
