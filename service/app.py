@@ -31,7 +31,7 @@ from service.pool.memory import memory
 from service.pool.pool import Pool
 from service.reload import Reloader
 from service.repository import ModelKey, Repository
-from service.routes import classify, codes, dictionary, explain, health, metrics, models
+from service.routes import classify, codes, dictionary, explain, health, metrics, models, page
 from service.routes.context import Context
 from service.routes.direct import DirectRoutes
 from service.routes.openapi import complete_openapi
@@ -106,7 +106,9 @@ def create_app(
     )
     app.state.traffic = _traffic(settings, app.state.metrics)
     _watch_limits(settings, app.state.metrics)
-    for router in _ROUTERS:
+    app.state.page_paths = page.read_paths() if settings.page else frozenset()
+    # The page comes first, because / leads to the documentation where there is none.
+    for router in (page.router, *_ROUTERS) if settings.page else _ROUTERS:
         app.include_router(router)
     install_handlers(app)
     _add_middleware(app, settings, tracing, requests)
@@ -162,9 +164,9 @@ def _add_middleware(
     app.add_middleware(LimitBodies, limits=BodyLimits.of(settings), traffic=app.state.traffic)
     app.state.keys = keys = read_keys(settings)
     if keys is not None:
-        app.add_middleware(
-            RequireKey, keys=keys, open_paths=frozenset(settings.listed("open_paths"))
-        )
+        # The page has a field for the key, which its calls carry.
+        open_paths = app.state.page_paths | set(settings.listed("open_paths"))
+        app.add_middleware(RequireKey, keys=keys, open_paths=open_paths)
     origins = settings.listed("cors_origins")
     if origins:
         # Outside of the keys: a browser asks for permission without one.

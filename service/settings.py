@@ -184,6 +184,11 @@ class Settings(BaseSettings):
         title="origins such as https://example.org, separated by commas, or *",
         description="web pages that may call the service from a browser",
     )
+    page: bool = Field(
+        True,  # noqa: FBT003
+        title="true or false",
+        description="whether / serves the page for people; if not, it leads to /docs",
+    )
     pid_file: Path | None = Field(
         None,
         title="a path whose folder exists",

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response
 from pydantic.json_schema import SkipJsonSchema
 
+from service.http.entity_tags import names
 from service.http.problems import documented
 from service.observability.request_record import observe
 from service.repository import Model, ModelKey
@@ -64,14 +65,8 @@ async def _dictionary(
     manifest = model.manifest
     tag = f'"{manifest.digest}"'
     observe(request.scope, manifest)
-    if if_none_match is not None and _names(if_none_match, tag):
+    if if_none_match is not None and names(if_none_match, tag):
         return Response(status_code=304, headers={"ETag": tag})
     written = await context.pool.write_dictionary(ModelKey.of(manifest))
     observe(request.scope, manifest, written.timings)
     return Response(written.value, media_type=_MEDIA_TYPE, headers={"ETag": tag})
-
-
-def _names(if_none_match: str, tag: str) -> bool:
-    """Whether a header names the tag; RFC 9110, section 13.1.2 compares weak ones, too."""
-    items = [item.strip().removeprefix("W/") for item in if_none_match.split(",")]
-    return tag in items or items == ["*"]

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+import re
 import signal
 import statistics
 import time
@@ -83,6 +84,14 @@ def test_it_is_ready_in_3_seconds_and_answers_in_4(figures: list[str]) -> None:
 
 def _spread(seconds: list[float]) -> str:
     return f"{statistics.median(seconds):.2f} s ({min(seconds):.2f} – {max(seconds):.2f})"
+
+
+def test_the_page_and_its_files_are_in_the_image(container: Container) -> None:
+    page = httpx.get(f"{container.url}/").text
+    loaded = re.findall(r'(?:src|href)="(web/[^"]+)"', page)
+    assert len(loaded) >= 5
+    for path in loaded:
+        assert httpx.get(f"{container.url}/{path}").status_code == httpx.codes.OK
 
 
 def test_nothing_is_compiled_at_the_start(container: Container) -> None:

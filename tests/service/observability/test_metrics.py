@@ -101,7 +101,7 @@ def test_paths_that_nobody_serves_share_one_label(server: Server) -> None:
     routes = {dict(labels).get("route") for _, labels in metrics(server.url)} - {None}
     served = set(web.get(f"{server.url}/openapi.json").json()["paths"])
     assert "none" in routes
-    assert routes <= served | {"none", "/openapi.json", "/docs", "/"}
+    assert routes <= served | {"none", "/openapi.json", "/docs", "/", "/web/{path:path}"}
 
 
 def test_the_page_tells_what_runs(server: Server, models: Path) -> None:

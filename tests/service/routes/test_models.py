@@ -57,7 +57,3 @@ def test_a_wrong_method_names_the_right_one(client: httpx.Client) -> None:
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/docs"])
 def test_probes_and_documentation_answer(client: httpx.Client, path: str) -> None:
     assert client.get(path).status_code == 200
-
-
-def test_the_root_leads_to_the_documentation(client: httpx.Client) -> None:
-    assert client.get("/").headers["location"] == "/docs"
