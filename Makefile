@@ -19,10 +19,12 @@ URL ?= http://127.0.0.1:8000
 IMAGES ?= service/examples
 CLIENTS ?= 8
 DURATION ?= 10
+# Debian's packages for the tests of the page; curl, because its line on the page is run.
+CHROMIUM := chromium curl fonts-dejavu-core
 # Of fuzzing, for each reader.
 SECONDS ?= 60
 
-.PHONY: help serve setup test pytest lint kernels training-kernels format model scenes-model bench soak flood chaos hostile fuzz loadtest locust k6 image-test examples clean
+.PHONY: help serve setup test pytest lint kernels training-kernels format model scenes-model bench soak flood chaos hostile fuzz loadtest locust k6 image-test test-browser examples clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 12
@@ -94,6 +96,12 @@ k6: ## the same images by k6, if you have it (also RATE, MAX_P99)
 image-test: $(VENV)/.all ## build both images and run them, with buildah and podman (Debian, root)
 	PYTHON=$(BIN)/python docker/image-test
 
+test-browser: $(VENV)/.browser kernels ## the page in Debian's Chromium, which is installed if missing (root); writes screenshots/
+	@command -v chromium > /dev/null && command -v curl > /dev/null || { \
+	    echo "apt-get install $(CHROMIUM)"; apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(CHROMIUM) > /dev/null; }
+	$(BIN)/python -m pytest tests/browser
+
 hostile: $(VENV)/.all ## 1300 hostile inputs of 134 kinds, slow clients, and readers of foreign bytes; about five minutes
 	$(BIN)/python -m tests.hostile
 	$(BIN)/python -m pytest -n 2 tests/hostile/test_properties.py --hypothesis-profile hostile
@@ -105,8 +113,8 @@ fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of the four readers, SECONDS=60 e
 examples: $(VENV)/.core ## draw the example images again
 	$(BIN)/python -m service.examples.draw
 
-clean: ## remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+clean: ## remove .venv, caches and screenshots
+	rm -rf $(VENV) screenshots .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find service trainer tests -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/.uv: constraints.txt
@@ -126,6 +134,10 @@ $(VENV)/.all: $(VENV)/.uv pyproject.toml
 	@echo "with the tools for training, testing and benchmarking"
 	@$(call install,$(ALL))
 	@touch $(VENV)/.core $@
+
+$(VENV)/.browser: $(VENV)/.all
+	@$(call install,-e '.[browser]')
+	@touch $@
 
 $(VENV)/.fuzz: $(VENV)/.all
 	@$(call install,-e '.[fuzz]')

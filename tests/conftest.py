@@ -24,8 +24,9 @@ settings.register_profile("fixed", deadline=None, derandomize=True, max_examples
 settings.load_profile("fixed")
 
 
-# Tests of the images need root and Debian; `make image-test` names their folder.
-collect_ignore = ["image"]
+# Tests of the images need root and Debian, those of the page a browser; `make image-test` and
+# `make test-browser` name their folders.
+collect_ignore = ["browser", "image"]
 
 # A shell that starts the tests in the background has SIGINT ignored, which all processes
 # below would inherit: those that a test interrupts would never end.

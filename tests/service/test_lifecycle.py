@@ -14,7 +14,7 @@ import pytest
 from service.pool.cores import usable_cores
 from tests.support import pictures
 from tests.support.clients import problem_of, web
-from tests.support.overload import IMPATIENT, ONE_WORKER, fill, post
+from tests.support.overload import IMPATIENT, ONE_WORKER, fill, held, post
 from tests.support.processes import (
     DEADLINE_SECONDS,
     Server,
@@ -39,17 +39,6 @@ def two_workers(models: Path) -> Iterator[Server]:
 def clients() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(4) as executor:
         yield executor
-
-
-@contextlib.contextmanager
-def held(server: Server) -> Iterator[None]:
-    """The one worker hangs until the end of the block."""
-    (worker,) = workers_of(server)
-    os.kill(worker, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(worker, signal.SIGCONT)
 
 
 @contextlib.contextmanager

@@ -1,16 +1,31 @@
 """One worker and a queue for one, filled, so that whoever comes next is answered 429."""
 
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import httpx
 
 from tests.support import pictures
 from tests.support.clients import web
-from tests.support.processes import DEADLINE_SECONDS, Server, until
+from tests.support.processes import DEADLINE_SECONDS, Server, until, workers_of
 
 PNG = pictures.png()
 IMPATIENT = {"X-Timeout-Ms": "20"}
 ONE_WORKER = ("--workers", "1", "--queue-size", "1")
+
+
+@contextlib.contextmanager
+def held(server: Server) -> Iterator[None]:
+    """The one worker hangs until the end of the block."""
+    (worker,) = workers_of(server)
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(worker, signal.SIGCONT)
 
 
 def post(server: Server, **headers: str) -> httpx.Response:
