@@ -10,11 +10,13 @@ from service.engine.hashing import Hash
 from service.engine.tree import Tree
 from trainer.data.dataset import shortened
 from trainer.evaluate import Evaluation, Selection
+from trainer.reproduce.explanations import ExplanationReport
 from trainer.reproduce.training import TrainingCost
 
 __all__ = [
     "describe_bundle",
     "evaluation_text",
+    "explanations_text",
     "fit_text",
     "inspection_text",
     "patches_text",
@@ -88,6 +90,19 @@ def refinement_text(errors: Mapping[str, float]) -> str:
     gap = errors["plain_tree"] - errors["omp"]
     closed = (errors["plain_tree"] - errors["refined_tree"]) / gap
     return "\n".join([*lines, f"refining closes {closed:.1%} of the gap between tree and OMP"])
+
+
+def explanations_text(report: ExplanationReport) -> str:
+    """How well explanations add up, and how soon the score falls in the order of each map."""
+    difference = f"by at most {report.largest_difference:.2g}, {report.n_images} test images"
+    lines = [f"{report.name}: cells and bias differ from the score {difference}"]
+    if report.curves:
+        lines.append(f"mean score of {report.n_curves} images while cells are taken away, by order")
+    lines += [
+        f"  {name:16}{area:7.3f} ± {report.deviations[name]:.3f}"
+        for name, area in report.curves.items()
+    ]
+    return "\n".join(lines)
 
 
 def training_text(costs: Sequence[TrainingCost]) -> str:

@@ -15,7 +15,7 @@ from trainer.bench.run import EMBEDDED_MODELS, Sources, measure_speed
 from trainer.bench.settings import BenchSettings
 from trainer.config import FitConfig
 from trainer.errors import MeasurementError
-from trainer.report import patches_text, refinement_text, training_text
+from trainer.report import explanations_text, patches_text, refinement_text, training_text
 from trainer.reproduce.accuracy import measure_accuracy
 from trainer.reproduce.accuracy_plot import draw_accuracy
 from trainer.reproduce.accuracy_report import accuracy_json, accuracy_section, accuracy_text
@@ -23,6 +23,7 @@ from trainer.reproduce.benchmarks import CALTECH101, SCENES15, Benchmark
 from trainer.reproduce.cache import Cache, default_folder
 from trainer.reproduce.cells import Selection, chosen_cells, whole_numbers
 from trainer.reproduce.experiment import Experiment
+from trainer.reproduce.explanations import ExplanationSettings, measure_explanations
 from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
 from trainer.reproduce.refinement import RefinementSettings, measure_refinement
 from trainer.reproduce.training import TrainingCostSettings, measure_training
@@ -83,6 +84,7 @@ def add_reproduce(commands: Any) -> None:
         "coding error of the plain tree, the refined tree and OMP",
     )
     refinement.set_defaults(run=_reproduce_refinement)
+    _add_explanations(experiments)
     _add_speed(experiments)
     _add_accuracy(experiments, CALTECH101)
     _add_accuracy(experiments, SCENES15)
@@ -120,6 +122,26 @@ def _reproduce_refinement(options: argparse.Namespace) -> None:
     settings = RefinementSettings.of(RefinementSettings.given(options))
     errors = measure_refinement(options.data, settings)
     print(json.dumps(errors) if options.json else refinement_text(errors))
+
+
+def _add_explanations(experiments: Any) -> None:
+    parser = _add_experiment(
+        experiments,
+        "explanations",
+        ExplanationSettings,
+        "folder with one sub-folder of images a class",
+        "whether explanations add up, and whether what they point at counts",
+    )
+    parser.add_argument(
+        "--bundle", type=Path, required=True, metavar="FOLDER", help="version of a model"
+    )
+    parser.set_defaults(run=_reproduce_explanations)
+
+
+def _reproduce_explanations(options: argparse.Namespace) -> None:
+    settings = ExplanationSettings.of(ExplanationSettings.given(options))
+    report = measure_explanations(options.bundle, options.data, settings)
+    print(json.dumps(asdict(report)) if options.json else explanations_text(report))
 
 
 def _add_speed(experiments: Any) -> None:
