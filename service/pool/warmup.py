@@ -6,7 +6,6 @@ the same road as a real one, with the same argument types.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from PIL import Image
 
 from service.engine import DESCRIPTOR_WIDTH, Bundle, Engine, EngineConfig, Manifest
 from service.engine.bundle import Tensor, expected_tensors
+from service.engine.compilation_notice import compiling_is_told
 from service.engine.config import (
     CodesConfig,
     Descriptor,
@@ -32,7 +32,6 @@ __all__ = ["run_every_kernel", "sample_image", "tell_if_compiling", "warm"]
 
 logger = logging.getLogger(__name__)
 
-_NOTICE_AFTER = 2.0
 _VIEW, _CODES = ViewConfig(depth=1), CodesConfig(n_atoms=2, nonzeros=1)
 _RESIDUALS = ResidualsConfig(levels=(1, 1), components=2, pyramid=(2, 1))
 _PLAIN = EngineConfig.of_codes(_VIEW, _CODES)
@@ -50,23 +49,16 @@ def warm() -> float:
 
 @contextmanager
 def tell_if_compiling() -> Iterator[None]:
-    """A line of the log when first calls of kernels take long, and one when they are done."""
-    notice = threading.Timer(
-        _NOTICE_AFTER,
-        logger.info,
-        ["compiling the kernels, once for this machine; this takes some seconds"],
-    )
-    notice.daemon = True
+    """A line of the log before the first kernel is compiled, and one when all are ready."""
     start = time.perf_counter()
-    notice.start()
-    try:
+    with compiling_is_told(_tell_compiling) as compiled:
         yield
-    finally:
-        notice.cancel()
-        notice.join()  # a process that forks must have no other thread
-    seconds = time.perf_counter() - start
-    level = logging.INFO if seconds > _NOTICE_AFTER else logging.DEBUG
-    logger.log(level, "kernels ready after %.1f s", seconds)
+    level = logging.INFO if compiled() else logging.DEBUG
+    logger.log(level, "kernels ready after %.1f s", time.perf_counter() - start)
+
+
+def _tell_compiling() -> None:
+    logger.info("compiling the kernels, once for this machine; this takes some seconds")
 
 
 def run_every_kernel() -> None:

@@ -79,14 +79,13 @@ def _width(character: str) -> int:
 def shorten(text: str, width: int) -> str:
     """The text in at most `width` columns; one that is longer loses its middle.
 
-    Of file names, both ends tell more: the folder and the number.
+    Of file names, both ends tell more, the last one most: folder, class and number.
     """
     if display_width(text) <= width:
         return text
     if width < 1:
         return ""
-    end = (width - 1) // 2
-    tail = _beginning(text[::-1], end)[::-1]
+    tail = _beginning(text[::-1], 2 * (width - 1) // 3)[::-1]
     return _beginning(text, width - 1 - display_width(tail)) + _ELLIPSIS + tail
 
 

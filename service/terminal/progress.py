@@ -37,7 +37,9 @@ class Progress:
         if not self._on_terminal:
             return
         now = self._clock()
-        if now - self._last >= _PAUSE_SECONDS:
+        if self._done == 1:
+            self._last = now  # the rate of the first image is that of starting processes
+        elif now - self._last >= _PAUSE_SECONDS:
             self._last, self._line = now, self._tell(now - self._began)
         if self._line:
             self._stream.write(f"{_ERASE_LINE}{self._line}")

@@ -3,14 +3,15 @@
 import logging
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
+import numba
 import pytest
 
 from service.pool import warmup
 from tests.support.commands import run_here
 from tests.support.processes import DEADLINE_SECONDS, environment
+from tests.support.small_kernel import SOURCE, start
 
 # In a process of its own, because other tests call kernels with types of their own.
 REQUESTS_AFTER_WARMING = """
@@ -68,26 +69,20 @@ def test_requests_compile_nothing_after_warming(models: Path) -> None:
     )
 
 
-def test_warming_that_takes_long_says_so_while_it_compiles(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_compiling_is_told_before_and_after_and_loading_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said = threading.Event()
-    monkeypatch.setattr(warmup.logger, "info", lambda *_: said.set())
-    monkeypatch.setattr(warmup, "_NOTICE_AFTER", 0.0)
-    monkeypatch.setattr(warmup, "run_every_kernel", lambda: said.wait(DEADLINE_SECONDS))
-    with caplog.at_level(logging.INFO):
-        warmup.warm()
-    assert said.is_set()
-    assert "kernels ready after" in caplog.text
-
-
-def test_a_process_that_has_warmed_up_may_fork_for_it_has_no_other_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(warmup, "run_every_kernel", lambda: None)
-    before = threading.active_count()
-    warmup.warm()
-    assert threading.active_count() == before
+    source = tmp_path / "small_kernel.py"
+    source.write_text(SOURCE)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "kernels"))
+    told = []
+    with caplog.at_level(logging.INFO, "service.pool.warmup"):
+        for _ in range(2):
+            with warmup.tell_if_compiling():
+                assert start(source)(21) == 42
+            told.append([record.getMessage().split(maxsplit=2)[:2] for record in caplog.records])
+            caplog.clear()
+    assert told == [[["compiling", "the"], ["kernels", "ready"]], []]
 
 
 def test_the_command_warms_and_says_how_long_it_took() -> None:

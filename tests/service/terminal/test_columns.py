@@ -64,8 +64,8 @@ def test_display_width(text: str, width: int) -> None:
 @pytest.mark.parametrize(
     ("text", "width", "short"),
     [
-        ("photos/2024/000123.jpg", 11, "photo…3.jpg"),
-        ("写真写真.png", 8, "写真…png"),
+        ("photos/2024/000123.jpg", 11, "phot…23.jpg"),
+        ("写真写真.png", 8, "写….png"),
         ("abc", 1, "…"),
         ("abc", 0, ""),
     ],

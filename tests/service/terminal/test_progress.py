@@ -35,9 +35,11 @@ def test_the_line_is_renewed_now_and_then_and_gone_at_the_end(
 
 def test_the_line_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "12")
-    terminal, moments = Terminal(), clock(0.0, 1.0)
-    Progress(10, terminal, lambda: next(moments)).advance()
-    assert terminal.getvalue() == f"{ERASE}1 of 10 ima"
+    terminal, moments = Terminal(), clock(0.0, 0.5, 1.0)
+    progress = Progress(10, terminal, lambda: next(moments))
+    progress.advance()
+    progress.advance()
+    assert terminal.getvalue() == f"{ERASE}2 of 10 ima"
 
 
 def test_a_file_gets_no_progress() -> None:
