@@ -6,10 +6,12 @@ What several figures need is measured once and kept.
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from http import HTTPStatus
 from http.client import HTTPConnection
 from io import BytesIO
 from pathlib import Path
@@ -27,6 +29,7 @@ from trainer.bench.server_process import (
     wait_until_all_ready,
 )
 from trainer.bench.settings import BenchSettings
+from trainer.errors import TrainingError
 
 __all__ = ["Moderate", "Overload", "ServiceBench", "Turn", "set_up_service_bench"]
 
@@ -160,6 +163,18 @@ class ServiceBench:
     def alone(self, images: Sequence[int]) -> float:
         """The median seconds of an answer to one client that has the service for itself."""
         return self.generator.closed_loop(1, images).all_answered().p50[200]
+
+    def one_by_one(self, call: str, images: Sequence[bytes]) -> float:
+        """The mean seconds of an answer to one client that sends these images to one call."""
+        with closing(HTTPConnection(*self.server.address)) as connection:
+            started = time.perf_counter()
+            for image in images:
+                connection.request("POST", call, image, {"Content-Type": "image/jpeg"})
+                answer = connection.getresponse()
+                answer.read()
+                if answer.status != HTTPStatus.OK:
+                    raise TrainingError(f"{call} answered {answer.status}, expected 200")
+            return (time.perf_counter() - started) / len(images)
 
     def _highest_now(self) -> float:
         count = min(_BRIEF_REQUESTS, len(self.images) - 1)

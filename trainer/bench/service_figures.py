@@ -28,6 +28,7 @@ __all__ = ["SERVICE_FIGURES", "replace_a_worker"]
 
 _REPLACED_SECONDS = 30.0
 _CALLS_A_TURN = 20
+_EXPLAINED_IMAGES = 30
 _POLL_SECONDS = 0.005
 
 
@@ -69,6 +70,20 @@ def service_added_ms(bench: ServiceBench) -> Figure:
     return Figure(
         Spread.of(1e3 * (service - engine) for service, engine in pairs),
         {"service": Spread.of(served[1:]), "engine": Spread.of(bare[1:])},
+    )
+
+
+def explain_cost(bench: ServiceBench) -> Figure:
+    """Compare the answers of `/v1/explain` with those of `/v1/classify`, in neighbouring turns."""
+    images = [path.read_bytes() for path in bench.images[:_EXPLAINED_IMAGES]]
+    pairs = [
+        tuple(bench.one_by_one(call, images) for call in ("/v1/classify", "/v1/explain"))
+        for _ in range(1 + bench.settings.rounds)
+    ][1:]  # the first turn of each warms up
+    classified, explained = zip(*pairs, strict=True)
+    return Figure(
+        Spread.of(why / label for label, why in pairs),
+        {"classify": Spread.of(classified), "explain": Spread.of(explained)},
     )
 
 
@@ -176,6 +191,9 @@ SERVICE_FIGURES: dict[str, Goal[ServiceBench]] = {
     ),
     "service_added_ms": Goal(
         service_added_ms, "ms that HTTP and the pool add to a small JPEG", ceiling=1.5
+    ),
+    "explain_cost": Goal(
+        explain_cost, "time of /v1/explain / /v1/classify, one client", ceiling=1.5
     ),
     "latency_p99_at_70": Goal(
         latency_p99_at_70, "p99 at 70 % load / median without load", ceiling=4
