@@ -165,7 +165,7 @@ class KernelCache(FunctionCache):
         """Machine code from disk, or None: compile."""
         try:
             # All that machine code needs. numba's own also imports whatever the compiler can
-            # translate, and with it SciPy's BLAS: a third of a second and 25 MB at every start.
+            # translate, and with it SciPy's BLAS: a quarter of a second and 25 MB a start.
             rtsys.initialize(target_context)
             return self._load_overload(sig, target_context)
         except Exception as error:  # noqa: BLE001

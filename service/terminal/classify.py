@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_classify"]
 
-# To fork a process takes as long as a few images.
+# To start a process and end it takes about the CPU time of one image.
 _IMAGES_A_PROCESS = 4
 
 _DESCRIPTION = """\
