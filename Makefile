@@ -24,7 +24,7 @@ CHROMIUM := chromium curl fonts-dejavu-core
 # Of fuzzing, for each reader.
 SECONDS ?= 60
 
-.PHONY: help serve setup test pytest lint kernels training-kernels format model scenes-model bench soak flood chaos hostile fuzz loadtest locust k6 image-test test-browser examples clean
+.PHONY: help serve setup test pytest lint kernels training-kernels format model scenes-model bench soak flood chaos hostile fuzz loadtest locust k6 image-test test-browser pictures examples clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 12
@@ -101,6 +101,9 @@ test-browser: $(VENV)/.browser kernels ## the page in Debian's Chromium, which i
 	    echo "apt-get install $(CHROMIUM)"; apt-get update -qq && \
 	    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(CHROMIUM) > /dev/null; }
 	$(BIN)/python -m pytest tests/browser
+
+pictures: $(VENV)/.browser kernels ## the pictures of the README, by the browser of test-browser
+	$(BIN)/python -m tests.browser.pictures
 
 hostile: $(VENV)/.all ## 1300 hostile inputs of 134 kinds, slow clients, and readers of foreign bytes; about five minutes
 	$(BIN)/python -m tests.hostile

@@ -1,4 +1,7 @@
-"""The README's commands, pasted from top to bottom into a fresh clone, and its Python code."""
+"""The commands of the README, and of the pages beside the code, pasted into a fresh clone.
+
+From top to bottom, one page after the other; and their Python code.
+"""
 
 import os
 import re
@@ -15,7 +18,8 @@ import pytest
 from tests.support import processes
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text("utf-8")
+PAGES = ("README.md", "service/README.md", "trainer/README.md", "docker/README.md")
+README = "\n".join((ROOT / page).read_text("utf-8") for page in PAGES)
 ADDRESS = "127.0.0.1:8000"
 # The run that we are in.
 NOT_AGAIN = "make test"
@@ -42,7 +46,7 @@ serve() {
 
 
 def blocks(language: str) -> list[str]:
-    """The README's code blocks of a language."""
+    """The code blocks of a language."""
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
@@ -150,6 +154,7 @@ def test_every_shell_line_works_in_a_fresh_clone(printed: dict[str, str]) -> Non
     ("command", "words"),
     [
         ("python -m service classify", "stop_sign.png  stop_sign"),
+        ("python -m service explain", "residuals of contour-sift"),
         ("python -m trainer fit", "mean per-class accuracy"),
         ("python -m trainer evaluate models/photos/2", "tested on"),
         ("python -m trainer inspect models/photos/2", "photos"),
@@ -179,6 +184,31 @@ def test_python_code_runs(code: str, clone: Path, served: processes.Server) -> N
     )
     assert done.returncode == 0, done.stderr
     assert "yin_yang" in done.stdout
+
+
+@pytest.mark.parametrize("page", [*PAGES, "tests/README.md", "CHANGELOG.md", "RESULTS.md"])
+def test_every_link_leads_to_a_file_and_a_heading_that_exist(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'src="([^"]+)"', text)
+    for link in links:
+        if "://" in link:
+            continue
+        name, _, heading = link.partition("#")
+        target = (ROOT / page).parent / name if name else ROOT / page
+        assert target.exists(), link
+        assert not heading or heading in _anchors(target.read_text("utf-8")), link
+
+
+def _anchors(text: str) -> set[str]:
+    """The headings of a page as a link names them."""
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_pictures_of_the_readme_are_small() -> None:
+    sizes = [path.stat().st_size for path in (ROOT / ".github" / "pictures").glob("*.png")]
+    assert len(sizes) == 4
+    assert max(sizes) <= 200_000
 
 
 def test_every_module_that_the_readme_names_exists() -> None:

@@ -16,8 +16,11 @@ __all__ = ["draw_overlay"]
 _FOR = np.array([214, 39, 40], np.float32)
 _AGAINST = np.array([31, 90, 200], np.float32)
 
-# How much of a pixel the strongest cell covers.
-_COVER = np.float32(0.75)
+# How much of a pixel the strongest cell covers, and how much faster weaker ones come to count.
+_COVER = np.float32(0.8)
+_GAMMA = np.float32(0.6)
+# The grey of black, so that blue and red are told apart there, too.
+_DARKEST = np.float32(70)
 
 
 def draw_overlay(pixels: UInt8Array, cells: Float64Array) -> bytes:
@@ -25,8 +28,9 @@ def draw_overlay(pixels: UInt8Array, cells: Float64Array) -> bytes:
     height, width = pixels.shape[:2]
     strengths = _strengths(cells, (width, height))[:, :, np.newaxis]
     gray = np.asarray(Image.fromarray(pixels).convert("L"), np.float32)[:, :, np.newaxis]
+    lifted = _DARKEST + gray * (1 - _DARKEST / 255)
     colours = np.where(strengths > 0, _FOR, _AGAINST)
-    mixed = gray + _COVER * np.abs(strengths) * (colours - gray)
+    mixed = lifted + _COVER * np.abs(strengths) ** _GAMMA * (colours - lifted)
     stream = BytesIO()
     Image.fromarray(np.rint(mixed).astype(np.uint8)).save(stream, "PNG", compress_level=1)
     return stream.getvalue()
