@@ -19,8 +19,9 @@ URL ?= http://127.0.0.1:8000
 IMAGES ?= service/examples
 CLIENTS ?= 8
 DURATION ?= 10
-# Debian's packages for the tests of the page; curl, because its line on the page is run.
-CHROMIUM := chromium curl fonts-dejavu-core
+# Debian's packages for the tests of the page: curl, because its line on the page is run, and
+# libatomic1, without which Playwright's Node.js does not start.
+CHROMIUM := chromium curl fonts-dejavu-core libatomic1
 # Of fuzzing, for each reader.
 SECONDS ?= 60
 
@@ -97,7 +98,7 @@ image-test: $(VENV)/.all ## build both images and run them, with buildah and pod
 	PYTHON=$(BIN)/python docker/image-test
 
 test-browser: $(VENV)/.browser kernels ## the page in Debian's Chromium, which is installed if missing (root); writes screenshots/
-	@command -v chromium > /dev/null && command -v curl > /dev/null || { \
+	@dpkg --status $(CHROMIUM) > /dev/null 2>&1 || { \
 	    echo "apt-get install $(CHROMIUM)"; apt-get update -qq && \
 	    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(CHROMIUM) > /dev/null; }
 	$(BIN)/python -m pytest tests/browser

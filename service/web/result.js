@@ -136,7 +136,6 @@ export class Result {
     if (this.wanted !== key || image.state !== "done" || !image.maps.has(key)) return;
     image.shown = { label, against };
     if (image !== this.image) return;
-    this.setMode("why");
     this.showMap();
     announce(find("legend").textContent);
   }
@@ -170,6 +169,7 @@ export class Result {
     this.applyStrength();
     find("codes-hint").hidden = !codes;
     find("codes-panel").hidden = !codes;
+    find("labels-panel").hidden = find("timing-panel").hidden = codes;
     find("stage").classList.toggle("pointed", codes);
     this.setPointing(codes);
     this.codeView.close();

@@ -5,6 +5,7 @@ import { metrics, ready } from "./api.js";
 import { find } from "./dom.js";
 
 const SECONDS = 15;
+const ABSENT = { 0: "no answer", 401: "asks for a key" };
 
 /** `answered` is called whenever the service has answered. */
 export function watchState(answered) {
@@ -28,7 +29,7 @@ export async function showState() {
     tell("ready", parts.join(" · "));
     return true;
   } catch (failure) {
-    tell(failure.status === 0 ? "away" : "busy", failure.status === 0 ? "no answer" : "not ready");
+    tell(failure.status === 0 ? "away" : "busy", ABSENT[failure.status] ?? "not ready");
     find("state").title = failure.message;
     return failure.status !== 0;
   }

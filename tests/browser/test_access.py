@@ -50,6 +50,16 @@ def test_axe_finds_nothing_wrong_anywhere(
     visit.complaints.clear()  # about the bad one
 
 
+def test_axe_finds_nothing_wrong_with_the_camera(visit: Visit) -> None:
+    visit.one("#camera").click()
+    visit.until("#camera-dialog")
+    expect(visit.one("#shoot")).to_be_enabled()
+    assert violations(visit) == []
+    visit.page.keyboard.press("Escape")
+    expect(visit.one("#camera-dialog")).to_be_hidden()
+    expect(visit.one("#camera")).to_be_focused()
+
+
 def test_axe_does_find_what_is_wrong(visit: Visit) -> None:
     visit.page.evaluate("document.documentElement.removeAttribute('lang')")
     visit.page.evaluate("document.querySelector('.drop-words').style.color = '#eee'")

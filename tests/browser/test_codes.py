@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
@@ -29,6 +30,15 @@ def pointing(visit: Visit, yin_yang: File) -> Visit:
     return visit
 
 
+def busiest(codes: dict[str, Any]) -> tuple[int, int]:
+    """Column and row of the patch with the largest values, a few steps from all edges."""
+    rows, cols = codes["grid"]["rows"], codes["grid"]["cols"]
+    sums = np.abs(codes["values"]).sum(axis=1).reshape(rows, cols)[:-10, 1:-3]
+    row, col = np.unravel_index(np.argmax(sums), sums.shape)
+    assert sums[row, col] > 0.5
+    return int(col) + 1, int(row)
+
+
 def assert_code(visit: Visit, codes: dict[str, Any], place: int) -> None:
     """The page tells what the service told about a place of the grid."""
     expect(visit.one("#leaf")).to_contain_text(f"leaf {codes['leaf_ids'][place]}")
@@ -51,24 +61,24 @@ def test_the_patch_under_the_mouse_has_its_leaf_atoms_and_values(
     pointing: Visit, codes: dict[str, Any]
 ) -> None:
     grid = codes["grid"]
-    for col, row in ((0, 0), (grid["cols"] // 3, grid["rows"] // 4), (10, grid["rows"] - 1)):
+    for col, row in ((0, 0), busiest(codes), (grid["cols"] - 1, grid["rows"] - 1)):
         point_at(pointing, grid, col, row)
         assert_code(pointing, codes, row * grid["cols"] + col)
 
 
 def test_the_arrow_keys_move_the_patch(pointing: Visit, codes: dict[str, Any]) -> None:
-    grid = codes["grid"]
-    point_at(pointing, grid, 20, 20)
+    col, row = busiest(codes)
+    point_at(pointing, codes["grid"], col, row)
+    pointing.screenshot("codes")
     pointing.one("#stage").focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft", "Shift+ArrowDown"):
         pointing.page.keyboard.press(key)
-    assert_code(pointing, codes, 29 * grid["cols"] + 21)
-    expect(pointing.one("#announcement")).to_contain_text("Column 21, row 29: leaf")
-    pointing.screenshot("codes")
+    assert_code(pointing, codes, (row + 9) * codes["grid"]["cols"] + col + 1)
+    expect(pointing.one("#announcement")).to_contain_text(f"Column {col + 1}, row {row + 9}: leaf")
 
 
 def test_an_atom_is_drawn_and_not_empty(pointing: Visit, codes: dict[str, Any]) -> None:
-    point_at(pointing, codes["grid"], 20, 20)
+    point_at(pointing, codes["grid"], *busiest(codes))
     lines = pointing.one(".glyph-positive").first.get_attribute("d") or ""
     assert lines.count("M") >= 1
     assert pointing.one(".glyph").count() == 6
