@@ -57,14 +57,15 @@ class Search:
     def choose_regularisation(self, start: Choice) -> Choice:
         """The regularisation with these weights."""
         candidates = CANDIDATES[self.folds.kind]
-        best, chosen = self._climb(
+        chosen = self._climb(
             candidates,
             start.regularisation,
             lambda candidate: replace(start, regularisation=candidate),
         )
-        if best in {candidates[0], candidates[-1]}:
+        if chosen.regularisation in {candidates[0], candidates[-1]}:
             logger.warning(
-                "regularisation %g is the last candidate, a better one may lie beyond", best
+                "regularisation %g is the last candidate, a better one may lie beyond",
+                chosen.regularisation,
             )
         return chosen
 
@@ -79,13 +80,13 @@ class Search:
             return choice
         without = weighted(0.0)
         self.try_all([without, weighted(start)])
-        _, chosen = self._climb([start * factor for factor in _FACTORS], start, weighted)
+        chosen = self._climb([start * factor for factor in _FACTORS], start, weighted)
         return chosen if self.tried[without].is_beaten_by(self.tried[chosen]) else without
 
     def _climb(
         self, ladder: Sequence[float], start: float, choice_of: Callable[[float], Choice]
-    ) -> tuple[float, Choice]:
-        """The best value tried, and the choice nearest to the start that it does not beat.
+    ) -> Choice:
+        """The choice nearest to the start that the best one tried does not beat.
 
         The values beside the start are tried, and then the next one beyond as long as the best
         is the smallest or the largest of those tried. Ties go to the value nearest to the start.
@@ -100,7 +101,7 @@ class Search:
             best = max(nearest, key=lambda value: self.tried[choice_of(value)].accuracy)
         winner = self.tried[choice_of(best)]
         choices = map(choice_of, nearest)
-        return best, next(c for c in choices if not self.tried[c].is_beaten_by(winner))
+        return next(c for c in choices if not self.tried[c].is_beaten_by(winner))
 
 
 def _around(place: int, ladder: Sequence[float]) -> set[int]:

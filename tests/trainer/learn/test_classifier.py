@@ -124,12 +124,19 @@ def test_regularisation_is_searched_for_until_the_best_lies_inside(
     assert 0 < sign * np.log(fitted.regularisation / 3) <= sign * np.log(best / 3)
 
 
-def test_best_regularisation_at_the_end_of_all_candidates_is_named_in_a_warning(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("candidates", "is_last"), [((3.0, 10.0), True), ((1.0, 3.0, 10.0), False)]
+)
+def test_regularisation_at_the_end_of_all_candidates_is_named_in_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    candidates: tuple[float, ...],
+    *,
+    is_last: bool,
 ) -> None:
-    monkeypatch.setitem(block_search.CANDIDATES, "svm", (1.0, 3.0, 10.0))
+    monkeypatch.setitem(block_search.CANDIDATES, "svm", candidates)
     _fit(*_noisy_clusters(), 3, _settings(regularisation=None))
-    assert "regularisation 1 is the last candidate" in caplog.text
+    assert ("regularisation 3 is the last candidate" in caplog.text) is is_last
 
 
 def test_single_image_of_a_class_is_never_held_out() -> None:
