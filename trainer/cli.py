@@ -12,7 +12,9 @@ from typing import Any, get_args
 from service.engine import Engine, LeafcodeError
 from service.engine.cpu_level import require_cpu_level
 from trainer.config import FitConfig, load_config
-from trainer.data.dataset import Dataset, scan
+from trainer.data.dataset import Dataset, scan, shortened
+from trainer.data.image_files import printable
+from trainer.data.labels_file import read_labels
 from trainer.data.sampling import log_unreadable
 from trainer.errors import ConfigError
 from trainer.evaluate import choose_test_images, evaluate
@@ -192,6 +194,12 @@ def _add_bundle(parser: argparse.ArgumentParser) -> None:
 
 def _add_images(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("images", type=Path, help="folder with one sub-folder of images a class")
+    parser.add_argument(
+        "--labels",
+        type=Path,
+        metavar="FILE",
+        help="CSV or JSON lines with path and label of each image [folders are the labels]",
+    )
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:
@@ -214,8 +222,7 @@ def _chosen_config(options: argparse.Namespace) -> FitConfig:
 def _fit(options: argparse.Namespace) -> None:
     config = _chosen_config(options)
     check_target(options.out)
-    dataset = scan(options.images, config.exclude)
-    _log_skipped(dataset)
+    dataset = _dataset(options, config.exclude)
     with scratch_folder(options.scratch) as scratch:
         files = WorkFiles(options.checkpoint, scratch)
         bundle = fit(dataset, config, options.out.name, files)
@@ -228,19 +235,33 @@ def _fit(options: argparse.Namespace) -> None:
         print(fit_text(manifest, folder))
 
 
-def _log_skipped(dataset: Dataset) -> None:
+def _dataset(options: argparse.Namespace, exclude: tuple[str, ...] = ()) -> Dataset:
+    """The images that a command names; those that have no part in it are counted."""
+    if options.labels:
+        dataset = read_labels(options.labels, options.images, exclude)
+    else:
+        dataset = scan(options.images, exclude)
     if dataset.skipped:
         logger.warning(
             "%d files are not named like images and are skipped, the first is %s",
             len(dataset.skipped),
-            dataset.skipped[0],
+            printable(dataset.skipped[0]),
         )
+    if dataset.unlabelled:
+        names = [printable(path.relative_to(dataset.root)) for path in dataset.unlabelled]
+        logger.warning(
+            "%d images have no label (%s) and are left out: %s",
+            len(names),
+            f"not named in {options.labels}" if options.labels else "not in a class folder",
+            shortened(names),
+        )
+    return dataset
 
 
 def _evaluate(options: argparse.Namespace) -> None:
     engine = Engine.load(options.bundle)
     split = (options.split_seed, options.train_per_class)
-    selection = choose_test_images(engine, scan(options.images), *split)
+    selection = choose_test_images(engine, _dataset(options), *split)
     evaluation = evaluate(engine, selection.images)
     log_unreadable(evaluation.unreadable)
     if options.json:
@@ -252,8 +273,7 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 def _baseline(options: argparse.Namespace) -> None:
     config = _chosen_config(options)
-    dataset = scan(options.images, config.exclude)
-    _log_skipped(dataset)
+    dataset = _dataset(options, config.exclude)
     evaluation = measure_baseline(dataset, config, options.dictionary)
     if options.json:
         facts = {"coder": "omp", "dictionary": options.dictionary}

@@ -14,7 +14,8 @@ from PIL import Image, ImageDraw
 
 from service.engine.arrays import UInt8Array
 from trainer.bench.settings import BenchSettings
-from trainer.data.dataset import SUFFIXES, scan
+from trainer.data.dataset import scan
+from trainer.data.image_files import find_images
 
 __all__ = ["Photographs", "find_photographs", "make_photographs"]
 
@@ -46,9 +47,9 @@ def find_photographs(data: Path, scratch: Path, settings: BenchSettings) -> Phot
     made: list[str] = []
 
     def images(name: str, width: int, height: int) -> list[Path]:
-        found = _image_files(data / name)
+        found = find_images(data / name).images
         if found:
-            return found
+            return list(found)
         made.append(name)
         logger.warning("%s has no images: measuring images made here instead", data / name)
         return make_photographs(scratch / name, settings, (width, height))
@@ -67,13 +68,9 @@ def find_photographs(data: Path, scratch: Path, settings: BenchSettings) -> Phot
     )
 
 
-def _image_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-
-
 def _test_images(folder: Path) -> list[Path]:
     """The images outside the embedded model's training; none where there is no data set."""
-    if not _image_files(folder):
+    if not find_images(folder).images:
         return []
     background = tuple(name for name in _NO_CLASS if (folder / name).is_dir())
     split = scan(folder, background).split(_TRAIN_PER_CLASS, seed=0)

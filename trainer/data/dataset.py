@@ -1,17 +1,17 @@
 """A folder of images with one sub-folder a class, and its reproducible splits."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from trainer.data.image_files import find_images, is_folder, is_hidden, is_image_name, printable
 from trainer.errors import DataError
 
-__all__ = ["SUFFIXES", "Dataset", "LabelledImage", "Split", "scan", "shortened"]
-
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
+__all__ = ["Dataset", "LabelledImage", "Split", "dataset_of", "scan", "shortened"]
 
 _SHOWN_NAMES = 6
 
@@ -26,12 +26,16 @@ class LabelledImage:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images by class: labels sorted, files of `images` sorted within each label."""
+    """Images by class: labels sorted, files of `images` sorted within each label.
+
+    `skipped` are files that are not named like images, `unlabelled` images without a class.
+    """
 
     root: Path
     labels: tuple[str, ...]
     images: tuple[LabelledImage, ...]
     skipped: tuple[Path, ...] = ()
+    unlabelled: tuple[Path, ...] = ()
 
     def split(self, train_per_class: int, seed: int) -> "Split":
         """For each class in order, the first images of a random permutation train.
@@ -57,7 +61,7 @@ class Dataset:
             for image in self.images
             if self.labels[image.label] in index
         )
-        return Dataset(self.root, labels, kept, self.skipped)
+        return replace(self, labels=labels, images=kept)
 
     def without_empty_classes(self) -> "Dataset":
         """The same images, without labels that have none."""
@@ -68,8 +72,9 @@ class Dataset:
 
     def fingerprint(self, images: tuple[LabelledImage, ...]) -> str:
         """SHA-256 over the relative paths of `images`: tells whether two splits are one."""
-        names = sorted(image.path.relative_to(self.root).as_posix() for image in images)
-        return hashlib.sha256("\n".join(names).encode()).hexdigest()
+        names = sorted(Path(os.path.relpath(image.path, self.root)).as_posix() for image in images)
+        # Linux allows names that are not UTF-8.
+        return hashlib.sha256("\n".join(names).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -81,35 +86,48 @@ class Split:
 
 
 def scan(root: Path, exclude: tuple[str, ...] = ()) -> Dataset:
-    """The images under `root`; files that are hidden or not named like an image are skipped."""
+    """The images under `root`: all that are below a sub-folder, however deep, are of its class.
+
+    Hidden files and folders are passed over.
+    """
     if not root.is_dir():
         raise DataError(f"{root} is not a folder, expected one sub-folder of images a class")
-    folders = sorted(
-        (folder for folder in root.iterdir() if folder.is_dir() and not _hidden(folder)),
-        key=lambda folder: folder.name,
-    )
-    unknown = sorted(set(exclude) - {folder.name for folder in folders})
-    if unknown:
-        raise DataError(f"{root} has no sub-folder {', '.join(unknown)} to exclude")
+    entries = sorted((p for p in root.iterdir() if not is_hidden(p)), key=lambda p: p.name)
+    folders = [path for path in entries if is_folder(path)]
+    _require_known(exclude, [folder.name for folder in folders], f"{root} has no sub-folder")
     folders = [folder for folder in folders if folder.name not in exclude]
     if not folders:
         raise DataError(f"{root} has no sub-folders, expected one sub-folder of images a class")
-    images: list[LabelledImage] = []
-    skipped: list[Path] = []
-    for label, folder in enumerate(folders):
-        for path in sorted(folder.iterdir(), key=lambda path: path.name):
-            if path.is_file() and path.suffix.lower() in SUFFIXES and not _hidden(path):
-                images.append(LabelledImage(path, label))
-            elif not _hidden(path):
-                skipped.append(path)
-    return Dataset(root, tuple(f.name for f in folders), tuple(images), tuple(skipped))
+    found = {folder: find_images(folder) for folder in folders}
+    files: dict[str, list[Path]] = {}
+    for folder in folders:
+        # Names that only their unprintable bytes tell apart become one class.
+        files.setdefault(printable(folder.name), []).extend(found[folder].images)
+    skipped = tuple(path for folder in folders for path in found[folder].skipped)
+    dataset = dataset_of(root, files)
+    unlabelled = tuple(path for path in entries if not is_folder(path) and is_image_name(path))
+    return replace(dataset, skipped=skipped, unlabelled=unlabelled)
+
+
+def dataset_of(
+    root: Path, files: Mapping[str, Sequence[Path]], exclude: Sequence[str] = ()
+) -> Dataset:
+    """The files of each label; labels in their order, files in theirs."""
+    _require_known(exclude, list(files), f"{root} has no class")
+    labels = tuple(sorted(set(files) - set(exclude)))
+    images = [
+        LabelledImage(path, number) for number, label in enumerate(labels) for path in files[label]
+    ]
+    return Dataset(root, labels, tuple(images))
+
+
+def _require_known(exclude: Sequence[str], names: Sequence[str], what: str) -> None:
+    unknown = sorted(set(exclude) - set(names))
+    if unknown:
+        raise DataError(f"{what} {', '.join(unknown)} to exclude")
 
 
 def shortened(names: Sequence[str]) -> str:
     """The first few of many names."""
     more = len(names) - _SHOWN_NAMES
     return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _hidden(path: Path) -> bool:
-    return path.name.startswith(".")

@@ -14,6 +14,7 @@ from service.engine.config import ViewConfig
 from service.engine.image import Picture
 from service.engine.tree import norms_of
 from trainer.data.dataset import LabelledImage
+from trainer.data.image_files import printable
 from trainer.data.scratch import joined
 from trainer.errors import DataError
 from trainer.parallel import map_ordered
@@ -123,6 +124,6 @@ def log_unreadable(unreadable: Iterable[UnreadableImage]) -> None:
     """Name and count the files that were left out."""
     files = list(unreadable)
     for file in files:
-        logger.warning("left out %s: %s", file.path, file.reason)
+        logger.warning("left out %s: %s", printable(file.path), printable(file.reason))
     if files:
         logger.warning("%d unreadable file%s left out", len(files), "" if len(files) == 1 else "s")

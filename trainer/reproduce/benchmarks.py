@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.data.dataset import SUFFIXES, Dataset, LabelledImage, scan
+from trainer.data.dataset import Dataset, LabelledImage, scan
+from trainer.data.image_files import find_images
 from trainer.errors import DataError
 from trainer.fit import trainable
 
@@ -66,7 +67,7 @@ def foreign_images(data: Path, benchmark: Benchmark) -> Foreign:
         for folder in data.iterdir()
         if folder.is_dir() and folder.name != benchmark.name and not folder.name.startswith(".")
     )
-    found = {folder: _image_files(folder) for folder in others}
+    found = {folder: find_images(folder).images for folder in others}
     paths = [path for files in found.values() for path in files]
     if not paths:
         raise DataError(
@@ -76,7 +77,3 @@ def foreign_images(data: Path, benchmark: Benchmark) -> Foreign:
     names = tuple(folder.name for folder, files in found.items() if files)
     places = np.random.default_rng(0).permutation(len(paths))[:_MOST_FOREIGN]
     return Foreign(tuple(LabelledImage(paths[i], 0) for i in np.sort(places)), names)
-
-
-def _image_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from service.engine import ImageError, image
 from service.engine.arrays import Float32Array, Int32Array, UInt8Array
-from trainer.data.dataset import SUFFIXES
+from trainer.data.image_files import find_images
 from trainer.errors import DataError
 from trainer.learn.algorithm2 import CodeSettings, learn_groups
 from trainer.parallel import map_ordered
@@ -101,7 +101,7 @@ def study_patches(folder: Path, settings: PatchSettings) -> PatchStudy:
 
 def sample_patches(folder: Path, count: int, rng: np.random.Generator) -> Float32Array:
     """Patches (about `count`, 64) from random places of all images, their means removed."""
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    paths = find_images(folder).images
     if not paths:
         raise DataError(f"{folder} has no images below it")
     per_image = math.ceil(count / len(paths))

@@ -1,5 +1,6 @@
 """Folders of images: what is found, what is skipped, and splits that anyone can rebuild."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -78,3 +79,26 @@ def test_folder_without_classes_is_refused(tmp_path: Path) -> None:
 def test_unknown_class_to_exclude_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no sub-folder delta"):
         scan(_folder(tmp_path, {"a": ["1.png"]}), exclude=("delta",))
+
+
+def test_every_image_below_a_class_folder_is_of_the_class(tmp_path: Path) -> None:
+    dataset = scan(_folder(tmp_path, {"a": ["0.png"], "a/2020/05": ["1.png"], "b": ["3.png"]}))
+    assert dataset.labels == ("a", "b")
+    found = [(image.path.name, image.label) for image in dataset.images]
+    assert found == [("0.png", 0), ("1.png", 0), ("3.png", 1)]
+
+
+def test_images_in_the_root_are_unlabelled(tmp_path: Path) -> None:
+    folder = _folder(tmp_path, {"a": ["1.png"], "b": ["2.png"]})
+    for name in ("lost.jpg", "labels.csv"):
+        (folder / name).touch()
+    assert [path.name for path in scan(folder).unlabelled] == ["lost.jpg"]
+
+
+def test_a_class_whose_name_is_not_utf8_has_a_label_that_can_be_written(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    folder.mkdir()
+    (folder / "1.png").touch()
+    dataset = scan(_folder(tmp_path, {"тест": ["2.png"]}))
+    assert dataset.labels == (r"caf\xe9", "тест")
+    assert len(dataset.fingerprint(dataset.images)) == 64
