@@ -278,7 +278,9 @@ class Engine(FeatureExtractor):
         chosen = int(scores.argmax()) if chosen is None else chosen
         height, width = picture.gray.shape
         image = DescribedImage(height, width, self.views, encoded)
-        return scores, self._explanation(chosen, other, scores, pooled, image)
+        found = self._explanation(chosen, other, scores, pooled, image)
+        watch.lap("explanation")
+        return scores, found
 
     def _explanation(
         self,

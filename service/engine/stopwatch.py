@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 __all__ = ["STAGES", "Stage", "Stopwatch"]
 
-Stage = Literal["decode", "sift", "coding", "pooling", "classifier"]
+Stage = Literal["decode", "sift", "coding", "pooling", "classifier", "explanation"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
 

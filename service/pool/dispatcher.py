@@ -145,7 +145,7 @@ class Dispatcher:
             self.rejections["queue-full"] += 1
             seconds = self._seconds_to_empty()
             raise OverloadedError(
-                f"the queue is full, {len(self._queue)} jobs wait; try again in {seconds} s",
+                f"the queue is full, jobs that wait: {len(self._queue)}; try again in {seconds} s",
                 seconds,
             )
 

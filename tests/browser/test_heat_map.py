@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from service.engine import STAGES
 from tests.browser.visit import File, Visit
 from tests.support.clients import web
 from tests.support.processes import Server
@@ -87,6 +88,6 @@ def test_the_score_adds_up_from_its_parts(explained: Visit) -> None:
 
 def test_the_times_of_all_stages_are_shown(explained: Visit) -> None:
     text = explained.one("#timing").inner_text()
-    for stage in ("queue", "decode", "sift", "coding", "pooling", "classifier"):
+    for stage in ("queue", *STAGES):
         assert stage in text
     expect(explained.one("#total")).to_contain_text("in the service")

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from hypothesis import settings
 from PIL import Image
 
-from service.engine import Bundle, Engine, EngineConfig, Manifest, Probe
+from service.engine import STAGES, Bundle, Engine, EngineConfig, Manifest, Probe
 from service.engine.arrays import Float32Array, Float64Array, Int32Array
 from service.engine.blocks import ResidualsBlock
 from service.engine.bundle import block_prefix, hash_specs, prefixed, view_prefix
@@ -28,6 +28,9 @@ VIEW = ViewConfig(depth=3)
 CODES = CodesConfig(n_atoms=12, nonzeros=3, pyramid=(4, 2, 1))
 CONFIG = EngineConfig.of_codes(VIEW, CODES, max_side=64)
 LABELS = ("ant", "bee", "crab")
+
+CLASSIFY_STAGES = STAGES[:-1]
+"""The stages of an image that is not explained."""
 
 SEVERAL = EngineConfig(
     views=(

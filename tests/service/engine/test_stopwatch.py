@@ -12,7 +12,10 @@ from service.engine.stopwatch import Stage
 def test_scores_time_every_stage_once(drawn_images: Path, trained_bundle: Path) -> None:
     image = next(drawn_images.glob("*/*"))
     watch = Stopwatch()
-    Engine.load(trained_bundle).scores(image.read_bytes(), watch=watch)
+    engine, data = Engine.load(trained_bundle), image.read_bytes()
+    engine.scores(data, watch=watch)
+    assert tuple(watch.seconds) == STAGES[:-1]
+    engine.explained_scores(data, watch=watch)
     assert tuple(watch.seconds) == STAGES
     assert all(seconds >= 0 for seconds in watch.seconds.values())
 

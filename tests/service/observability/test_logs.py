@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine import STAGES
 from service.observability.line_writer import MAX_WAITING_BYTES, LineWriter
 from service.observability.logs import JsonLines, TextLines
 from tests.support import pictures
 from tests.support.clients import web
 from tests.support.metrics_page import read, value
 from tests.support.processes import DEADLINE_SECONDS, READY, ROOT, Server, environment, until
+from tests.support.samples import CLASSIFY_STAGES
 
 PNG = pictures.png()
 ANY_TEXT = st.text(st.characters(categories=None, codec=None), max_size=50)
@@ -69,7 +69,7 @@ def test_a_request_is_one_line_of_json(models: Path) -> None:
     lines = [json.loads(line) for line in server.log]
     (good,) = (line for line in lines if line.get("request_id") == "good")
     (bad,) = (line for line in lines if line.get("request_id") == "bad")
-    assert list(good.pop("ms")) == ["queue", *STAGES, "total"]
+    assert list(good.pop("ms")) == ["queue", *CLASSIFY_STAGES, "total"]
     assert good | {"time": "", "message": ""} == {
         "time": "",
         "level": "info",

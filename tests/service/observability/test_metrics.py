@@ -17,7 +17,7 @@ from prometheus_client.openmetrics.parser import (
 
 from service import __version__
 from service.app import create_app
-from service.engine import STAGES, Engine
+from service.engine import Engine
 from service.observability.metrics import BUCKETS, Metrics
 from service.observability.request_record import RequestRecord
 from service.settings import Settings
@@ -25,6 +25,7 @@ from tests.support import pictures
 from tests.support.clients import client_of, web
 from tests.support.metrics_page import metrics, read, value
 from tests.support.processes import Server, until, workers_of
+from tests.support.samples import CLASSIFY_STAGES
 
 PNG = pictures.png()
 DURATION = re.compile(r"([a-z]+);dur=(\d+(?:\.\d+)?(?:e-\d+)?)")
@@ -40,7 +41,7 @@ def test_an_image_counts_once_in_every_stage(server: Server) -> None:
     before = metrics(server.url)
     assert web.post(f"{server.url}/v1/classify", content=PNG).status_code == 200
     after = metrics(server.url)
-    for stage in ("queue", *STAGES):
+    for stage in ("queue", *CLASSIFY_STAGES):
         name = "stage_seconds_count"
         assert value(after, name, stage=stage) == value(before, name, stage=stage) + 1
 
@@ -156,9 +157,9 @@ def test_busy_and_replaced_workers_are_counted(small_server: Server) -> None:
 
 def test_server_timing_names_every_stage_of_an_image(client: httpx.Client) -> None:
     found = durations(client.post("/v1/classify", content=PNG))
-    assert list(found) == ["queue", *STAGES, "total"]
+    assert list(found) == ["queue", *CLASSIFY_STAGES, "total"]
     # The event loop's clock, which times the queue, has a resolution of a millisecond.
-    assert sum(found[stage] for stage in STAGES) <= found["total"]
+    assert sum(found[stage] for stage in CLASSIFY_STAGES) <= found["total"]
     assert found["queue"] <= found["total"] + 1
 
 

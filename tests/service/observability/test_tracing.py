@@ -13,12 +13,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from service.app import create_app
-from service.engine import STAGES
 from service.observability.tracing import Tracing
 from service.settings import Settings
 from tests.support import pictures
 from tests.support.clients import client_of, web
 from tests.support.processes import Server, environment
+from tests.support.samples import CLASSIFY_STAGES
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -39,12 +39,12 @@ def spans(models: Path) -> dict[str, ReadableSpan]:
 
 
 def test_a_request_has_a_span_and_one_for_each_stage(spans: dict[str, ReadableSpan]) -> None:
-    assert set(spans) == {"POST /v1/classify", "queue", *STAGES}
+    assert set(spans) == {"POST /v1/classify", "queue", *CLASSIFY_STAGES}
 
 
 def test_stages_are_below_the_request_and_end_to_end(spans: dict[str, ReadableSpan]) -> None:
     request = spans["POST /v1/classify"]
-    stages = [spans[name] for name in ("queue", *STAGES)]
+    stages = [spans[name] for name in ("queue", *CLASSIFY_STAGES)]
     assert all(span.parent == request.context for span in stages)
     ends = [span.end_time for span in stages]
     assert [span.start_time for span in stages[1:]] == ends[:-1]
@@ -66,7 +66,8 @@ def test_spans_of_a_real_server_arrive_at_the_endpoint(models: Path) -> None:
             web.post(f"{server.url}/v1/classify", content=pictures.png())
             server.stop()
     received = b"".join(collector.received)
-    assert all(name.encode() in received for name in ("POST /v1/classify", "leafcode", *STAGES))
+    names = ("POST /v1/classify", "leafcode", *CLASSIFY_STAGES)
+    assert all(name.encode() in received for name in names)
     (line,) = (json.loads(line) for line in server.log if "/v1/classify" in line)
     assert bytes.fromhex(line["trace_id"]) in received
 

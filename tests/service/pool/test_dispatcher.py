@@ -82,7 +82,7 @@ async def test_a_slot_that_became_unusable_gets_no_job() -> None:
 async def test_a_queue_is_full_by_count() -> None:
     dispatcher = accepting(queue_size=2)
     await submit_all(dispatcher, b"a", b"b")
-    with pytest.raises(OverloadedError, match="the queue is full, 2 jobs wait; try again in 1 s"):
+    with pytest.raises(OverloadedError, match="jobs that wait: 2; try again in 1 s"):
         await dispatcher.run(Kind.CLASSIFY, {}, b"c", None)
     assert dispatcher.queue_depth == 2
     assert dispatcher.rejections == {"queue-full": 1}
