@@ -66,7 +66,7 @@ def learn_classification(
 
     Blocks that win nothing are left out.
     """
-    extractor, images = learned.extractor, learned.sample.images
+    extractor, images = learned.extractor, learned.images
     pooled = np.empty((len(images), extractor.config.n_features), np.float32)
     for row, vector in enumerate(_pooled_vectors(extractor, images)):
         pooled[row] = vector

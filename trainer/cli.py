@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from service.engine import Engine, LeafcodeError
 from service.engine.cpu_level import require_cpu_level
-from trainer.config import FitConfig, load_config
+from trainer.config import FitConfig, given_settings, load_config
 from trainer.data.dataset import Dataset, scan, shortened
 from trainer.data.image_files import printable
 from trainer.data.labels_file import read_labels
@@ -29,6 +29,7 @@ from trainer.report import (
     trained_on_text,
 )
 from trainer.reproduce.cli import add_reproduce
+from trainer.reuse import ReusedModel
 from trainer.warmup import warm
 
 __all__ = ["main"]
@@ -39,6 +40,7 @@ _FIT_EXAMPLES = """examples:
   python -m trainer fit photos --out models/photos
   python -m trainer fit photos --out models/photos --atoms 2048 --train-per-class 30
   python -m trainer fit photos --out models/photos --config settings.toml
+  python -m trainer fit photos --out models/photos --from-bundle models/photos/1
 """
 
 _BASELINE_EXAMPLES = """examples:
@@ -136,6 +138,13 @@ def _add_fit(commands: Any) -> None:
         "--out", type=Path, required=True, metavar="MODELS/NAME", help="gets a new version"
     )
     parser.add_argument(
+        "--from-bundle",
+        type=Path,
+        metavar="FOLDER",
+        help="version of a model whose trees and dictionaries are used again, to learn only the "
+        "classifier: adds a class, or corrects labels, in seconds",
+    )
+    parser.add_argument(
         "--checkpoint",
         type=Path,
         metavar="FILE",
@@ -220,12 +229,16 @@ def _chosen_config(options: argparse.Namespace) -> FitConfig:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    config = _chosen_config(options)
     check_target(options.out)
+    reused = ReusedModel.load(options.from_bundle) if options.from_bundle else None
+    if reused is None:
+        config = _chosen_config(options)
+    else:
+        config = reused.config(given_settings(options.config, FitConfig.given(options)))
     dataset = _dataset(options, config.exclude)
     with scratch_folder(options.scratch) as scratch:
         files = WorkFiles(options.checkpoint, scratch)
-        bundle = fit(dataset, config, options.out.name, files)
+        bundle = fit(dataset, config, options.out.name, files, reused)
     folder, manifest = publish(bundle, options.out)
     if options.checkpoint:
         options.checkpoint.unlink(missing_ok=True)

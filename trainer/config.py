@@ -23,7 +23,7 @@ from trainer.learn.hashing import Directions
 from trainer.recipes import Recipe, RecipeName, recipe_of
 from trainer.settings import Settings
 
-__all__ = ["FitConfig", "Mirroring", "load_config", "suitable_depth"]
+__all__ = ["FitConfig", "Mirroring", "given_settings", "load_config", "suitable_depth"]
 
 Mirroring = Literal["auto", "always", "never"]
 
@@ -196,13 +196,19 @@ def load_config(path: Path | None, overrides: Mapping[str, Any]) -> FitConfig:
 
     A file of groups that the TOML file names is found from where that file is.
     """
+    settings = given_settings(path, overrides)
+    try:
+        return FitConfig.of(settings)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}" if path else str(error)) from error
+
+
+def given_settings(path: Path | None, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """What the TOML file at `path` says, and what `overrides` say instead or beside it."""
     settings = _read_toml(path) if path else {}
     if path and isinstance(settings.get("given_groups"), str) and settings["given_groups"]:
         settings["given_groups"] = str(path.parent / settings["given_groups"])
-    try:
-        return FitConfig.of({**settings, **overrides})
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}" if path else str(error)) from error
+    return {**settings, **overrides}
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -19,7 +19,13 @@ from service.engine.hashing import Hash, HashFunction
 from service.engine.tree import Tree
 from trainer.config import FitConfig, suitable_depth
 from trainer.data.dataset import LabelledImage
-from trainer.data.sampling import Sample, SampleSettings, log_unreadable, sample_descriptors
+from trainer.data.sampling import (
+    Sample,
+    SampleSettings,
+    UnreadableImage,
+    log_unreadable,
+    sample_descriptors,
+)
 from trainer.errors import DataError
 from trainer.given.codes import learn_given_codes
 from trainer.given.groups import GroupStructure
@@ -57,11 +63,14 @@ class FeaturePlan:
 class LearnedFeatures:
     """An extractor whose blocks have the recipe's first weights, and how it came about.
 
-    `sample` and `relative_errors` are those of the first view.
+    `images` are those that could be read. The number of descriptors that were learned from, none
+    if they are another model's, and the errors are those of the first view.
     """
 
     extractor: FeatureExtractor
-    sample: Sample
+    images: tuple[LabelledImage, ...]
+    unreadable: tuple[UnreadableImage, ...]
+    n_descriptors: int
     relative_errors: tuple[float, ...]
 
 
@@ -96,7 +105,13 @@ def learn_features(images: Sequence[LabelledImage], plan: FeaturePlan) -> Learne
             )
         except DataError as error:
             logger.info("no %s: %s", view.descriptor, error)
-    return LearnedFeatures(_extractor(learned, plan.config), first, learned[0].relative_errors)
+    return LearnedFeatures(
+        _extractor(learned, plan.config),
+        first.images,
+        first.unreadable,
+        len(first.descriptors),
+        learned[0].relative_errors,
+    )
 
 
 def _extractor(learned: Sequence[_LearnedView], config: FitConfig) -> FeatureExtractor:

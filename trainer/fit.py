@@ -14,9 +14,9 @@ from pathlib import Path
 from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.classifier import LinearClassifier
 from trainer.classification import Classification, learn_classification
-from trainer.config import FitConfig
+from trainer.config import FitConfig, Mirroring
 from trainer.data.dataset import Dataset, Split, shortened
-from trainer.data.sampling import Sample, log_unreadable
+from trainer.data.sampling import log_unreadable
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate import evaluate
 from trainer.features import FeaturePlan, LearnedFeatures, learn_features
@@ -26,6 +26,7 @@ from trainer.mirroring import MirrorTrial
 from trainer.parallel import one_blas_thread
 from trainer.probes import make_probes
 from trainer.publish import UNPUBLISHED
+from trainer.reuse import ReusedModel
 
 __all__ = [
     "WorkFiles",
@@ -56,26 +57,41 @@ def fit(
     config: FitConfig,
     name: str,
     files: WorkFiles = WorkFiles(),  # noqa: B008  # frozen
+    reused: ReusedModel | None = None,
 ) -> Bundle:
     """Train on `dataset` by `config`; no bundle is written, its version is not known yet.
+
+    Of a model that is `reused`, only the classifier is learned anew.
 
     The same seed gives the same tensors on any number of cores. BLAS adds up in another
     order with another number of threads, so it has one here; nearly all products are small
     and computed side by side anyway.
     """
     with one_blas_thread():
-        return _fit(dataset, config, name, files)
+        return _fit(dataset, config, name, files, reused)
 
 
-def _fit(dataset: Dataset, config: FitConfig, name: str, files: WorkFiles) -> Bundle:
+def _fit(
+    dataset: Dataset, config: FitConfig, name: str, files: WorkFiles, reused: ReusedModel | None
+) -> Bundle:
     started = time.monotonic()
     plan = _plan(config, files)
     dataset = trainable(dataset)
     split = training_split(dataset, config)
     logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
-    features = learn_features(split.train, plan)
-    _require_all_classes(dataset, features.sample)
-    model = _learn_classification(features, len(dataset.labels), config)
+    if reused is None:
+        features = learn_features(split.train, plan)
+    else:
+        features = reused.features(split.train, config)
+    _require_all_classes(dataset, features)
+    settings = ClassifierSettings(
+        config.classifier,
+        config.regularisation,
+        config.folds,
+        config.seed,
+        fixed_weights=reused is not None,
+    )
+    model = _learn_classification(features, len(dataset.labels), settings, config.recipe_mirroring)
     extractor = model.calibrated_extractor()
     bundle = bundle_of(
         extractor,
@@ -90,7 +106,9 @@ def _fit(dataset: Dataset, config: FitConfig, name: str, files: WorkFiles) -> Bu
     )
     engine = Engine(bundle)
     quality = _quality(engine, model.fitted, split)
-    provenance = _provenance(dataset, split, features.sample, config)
+    provenance = _provenance(dataset, split, features, config)
+    if reused is not None:
+        provenance["from_bundle"] = reused.reference
     provenance["relative_errors"] = list(features.relative_errors)
     provenance["regularisation"] = model.fitted.regularisation
     provenance["mirrored"] = model.has_copies
@@ -157,24 +175,21 @@ def training_split(dataset: Dataset, config: FitConfig) -> Split:
     return dataset.split(config.train_per_class, config.split_seed)
 
 
-def _require_all_classes(dataset: Dataset, sample: Sample) -> None:
-    readable = {image.label for image in sample.images}
+def _require_all_classes(dataset: Dataset, features: LearnedFeatures) -> None:
+    readable = {image.label for image in features.images}
     lost = [label for i, label in enumerate(dataset.labels) if i not in readable]
     if lost:
         raise DataError(f"no readable training image for the classes {', '.join(lost)}")
 
 
 def _learn_classification(
-    features: LearnedFeatures, n_labels: int, config: FitConfig
+    features: LearnedFeatures, n_labels: int, settings: ClassifierSettings, mirroring: Mirroring
 ) -> Classification:
-    settings = ClassifierSettings(
-        config.classifier, config.regularisation, config.folds, config.seed
-    )
     plain = learn_classification(features, n_labels, settings)
-    if config.recipe_mirroring == "never":
+    if mirroring == "never":
         return plain
-    trial = MirrorTrial(plain, features.sample.images, settings)
-    if config.recipe_mirroring == "auto":
+    trial = MirrorTrial(plain, features.images, settings)
+    if mirroring == "auto":
         return trial.winner()
     logger.info("mirrored copies are used, as the settings say")
     return trial.mirrored()
@@ -210,13 +225,13 @@ def _quality(engine: Engine, fitted: FittedClassifier, split: Split) -> dict[str
 
 
 def _provenance(
-    dataset: Dataset, split: Split, sample: Sample, config: FitConfig
+    dataset: Dataset, split: Split, features: LearnedFeatures, config: FitConfig
 ) -> dict[str, object]:
     return {
         "dataset": dataset.root.resolve().name,
-        "n_train": len(sample.images),
-        "n_unreadable": len(sample.unreadable),
-        "n_descriptors": len(sample.descriptors),
+        "n_train": len(features.images),
+        "n_unreadable": len(features.unreadable),
+        "n_descriptors": features.n_descriptors,
         "training_files_sha256": dataset.fingerprint(split.train),
         "settings": config.to_json(),
         "card": config.card,

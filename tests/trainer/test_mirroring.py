@@ -68,8 +68,8 @@ def _one_way(folder: Path) -> list[LabelledImage]:
 
 
 def _trial(images: list[LabelledImage]) -> MirrorTrial:
-    sample = Sample(NOTHING.descriptors, NOTHING.image_ids, tuple(images), ())
-    plain = learn_classification(LearnedFeatures(ENGINE, sample, ()), 2, SETTINGS)
+    features = LearnedFeatures(ENGINE, tuple(images), (), 0, ())
+    plain = learn_classification(features, 2, SETTINGS)
     return MirrorTrial(plain, images, SETTINGS)
 
 
