@@ -39,7 +39,9 @@ COPY pyproject.toml constraints.txt ./
 RUN pip install --no-cache-dir --no-compile '.[engine]'
 
 FROM engine-build AS trainer-build
-RUN pip install --no-cache-dir --no-compile '.[trainer]'
+# With HEIC: --build-arg EXTRAS=trainer,heif
+ARG EXTRAS=trainer
+RUN pip install --no-cache-dir --no-compile ".[${EXTRAS}]"
 COPY README.md LICENSE ./
 COPY service service
 COPY trainer trainer
@@ -48,7 +50,7 @@ RUN pip install --no-cache-dir --no-compile --no-deps --force-reinstall .
 RUN sh docker/prepare trainer
 
 FROM engine-build AS service-build
-# With traces: --build-arg EXTRAS=server,otel
+# With traces and HEIC: --build-arg EXTRAS=server,otel,heif
 ARG EXTRAS=server
 # The load test needs its histograms; what these say they need beside is for building them.
 RUN pip install --no-cache-dir --no-compile ".[${EXTRAS}]" && \

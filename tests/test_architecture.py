@@ -13,7 +13,7 @@ from service import engine
 
 ROOT = Path(__file__).resolve().parents[1]
 
-ENGINE_LIBRARIES = {"numpy", "numba", "PIL", "safetensors"}
+ENGINE_LIBRARIES = {"numpy", "numba", "PIL", "pillow_heif", "safetensors"}
 
 
 def sources(package: str) -> list[str]:

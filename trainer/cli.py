@@ -12,9 +12,9 @@ from typing import Any, get_args
 from service.engine import Engine, LeafcodeError
 from service.engine.cpu_level import require_cpu_level
 from trainer.config import FitConfig, given_settings, load_config
-from trainer.data.dataset import Dataset, scan, shortened
-from trainer.data.image_files import printable
+from trainer.data.dataset import Dataset, scan
 from trainer.data.labels_file import read_labels
+from trainer.data.notes import notes
 from trainer.data.sampling import log_unreadable
 from trainer.errors import ConfigError
 from trainer.evaluate import choose_test_images, evaluate
@@ -254,20 +254,8 @@ def _dataset(options: argparse.Namespace, exclude: tuple[str, ...] = ()) -> Data
         dataset = read_labels(options.labels, options.images, exclude)
     else:
         dataset = scan(options.images, exclude)
-    if dataset.skipped:
-        logger.warning(
-            "%d files are not named like images and are skipped, the first is %s",
-            len(dataset.skipped),
-            printable(dataset.skipped[0]),
-        )
-    if dataset.unlabelled:
-        names = [printable(path.relative_to(dataset.root)) for path in dataset.unlabelled]
-        logger.warning(
-            "%d images have no label (%s) and are left out: %s",
-            len(names),
-            f"not named in {options.labels}" if options.labels else "not in a class folder",
-            shortened(names),
-        )
+    for note in notes(dataset, options.labels):
+        logger.warning("%s", note)
     return dataset
 
 

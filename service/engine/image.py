@@ -1,9 +1,8 @@
 """Encoded bytes of an image to grey float32 in [0, 1], and to colours where these are asked for.
 
 The only place that hands bytes from outside to a decoder. Formats are an explicit
-list (the default list would start Ghostscript for an EPS file), every limit is
-checked from the header before pixels are allocated, and whatever a decoder throws
-at damaged bytes becomes an `ImageError`.
+list, every limit is checked from the header before pixels are allocated, and whatever
+a decoder throws at damaged bytes becomes an `ImageError`.
 """
 
 import re
@@ -25,13 +24,12 @@ from service.engine.errors import (
     OversizedImageError,
     UnsupportedImageError,
 )
+from service.engine.image_formats import WITHOUT_HEIF, has_signature, is_heif, readable_formats
 from service.engine.image_limits import ImageLimits
 
-__all__ = ["FORMATS", "Picture", "decode", "decode_picture", "decode_rgb"]
+__all__ = ["Picture", "decode", "decode_picture", "decode_rgb"]
 
 Pixels = TypeVar("Pixels")
-
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 
 # Transparent pixels show this grey level: white, as on a page.
 _BACKGROUND = 255
@@ -60,11 +58,6 @@ _JPEG_MARKER = re.compile(rb"\xff+([^\x00\x01\xff\xd0-\xd7])", re.DOTALL)
 _START_OF_SCAN = 0xDA
 _ARITHMETIC_FRAMES = (b"\xff\xc9", b"\xff\xca")
 _START_OF_IMAGE, _END_OF_IMAGE = 0xD8, 0xD9
-
-# How files begin whose header Pillow may not get through when it is cut or damaged.
-_SIGNATURE = re.compile(
-    rb"\xff\xd8\xff|\x89PNG\r\n\x1a\n|GIF8[79]a|RIFF....WEBP|II[*+]\0|MM\0[*+]", re.DOTALL
-)
 
 _BITS_PER_SAMPLE_TAG, _PHOTOMETRIC_TAG = 258, 262
 
@@ -111,7 +104,7 @@ def _decode(
     limits = limits or ImageLimits()
     _check_bytes(data, limits)
     try:
-        with Image.open(BytesIO(data), formats=FORMATS) as picture:
+        with Image.open(BytesIO(data), formats=readable_formats()) as picture:
             _check_header(picture, data, limits)
             return read(picture)
     except ImageError:
@@ -121,12 +114,9 @@ def _decode(
         np.empty(_BYTES_PER_PIXEL * limits.max_pixels, np.uint8)
         raise BrokenImageError("the image is damaged: it asks for too much memory") from error
     except UnidentifiedImageError as error:
-        if _SIGNATURE.match(data):
+        if has_signature(data):
             raise BrokenImageError("the image is damaged or truncated in its header") from error
-        raise UnsupportedImageError(
-            f"the {len(data)} bytes are not an image in a format that is read here, "
-            f"expected one of {', '.join(FORMATS)}"
-        ) from error
+        raise UnsupportedImageError(_unsupported(data)) from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise BrokenImageError(f"the image has too many pixels: {error}") from error
     except Exception as error:
@@ -135,6 +125,13 @@ def _decode(
         raise BrokenImageError(
             f"the image is damaged or truncated: {error or type(error).__name__}"
         ) from error
+
+
+def _unsupported(data: bytes) -> str:
+    expected = f"expected one of {', '.join(readable_formats())}"
+    if is_heif(data):
+        return f"the {len(data)} bytes are a HEIC image, {expected}. {WITHOUT_HEIF}"
+    return f"the {len(data)} bytes are not an image in a format that is read here, {expected}"
 
 
 def _check_bytes(data: bytes, limits: ImageLimits) -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
+from service.engine.image_formats import IMAGE_SUFFIXES
 from service.loadtest.errors import LoadTestError
 from service.loadtest.request import Sending
 
 __all__ = ["descriptor_requests", "find_images", "image_requests", "read_image_list"]
 
-_SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 # All of them are held in memory, so that reading them takes no time of the test.
 _MAX_BYTES = 2_000_000_000
 _DIMENSIONS = 128
@@ -39,13 +39,13 @@ def find_images(paths: Sequence[Path]) -> list[Path]:
     if not found:
         raise LoadTestError(
             f"no images in {', '.join(map(str, paths))}, expected files that end in one of "
-            f"{', '.join(sorted(_SUFFIXES))}"
+            f"{', '.join(sorted(IMAGE_SUFFIXES))}"
         )
     return found
 
 
 def _images_below(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES]
+    return [path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES]
 
 
 def image_requests(files: Iterable[Path], sending: Sending, top_k: int) -> list[bytes]:

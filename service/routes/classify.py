@@ -37,8 +37,9 @@ direct_router = APIRouter(prefix="/v1", tags=["classify"])
 async def classify(request: Request) -> Response:
     """The best labels of one image, or of several in the order sent.
 
-    JPEG, PNG, WebP, GIF, BMP and TIFF; the first frame of an animation; transparency
-    shows white. One file in a form is answered like a raw body. Among several images,
+    JPEG, PNG, WebP, GIF, BMP and TIFF, and HEIC where the extra `heif` is installed; the first
+    frame of an animation; transparency shows white. One file in a form is answered like a raw
+    body. Among several images,
     a bad one gets a problem of its own and does not spoil its neighbours. `explain=true` adds
     an explanation of the best label, as `/v1/explain` has it.
     """

@@ -4,11 +4,11 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["STDIN", "SUFFIXES", "list_images"]
+from service.engine.image_formats import IMAGE_SUFFIXES
+
+__all__ = ["STDIN", "list_images"]
 
 STDIN = "-"
-SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
-"""How the names of files in a folder end that are taken for images."""
 
 
 def list_images(arguments: Sequence[str]) -> list[str]:
@@ -33,6 +33,6 @@ def _below(folder: str) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder, onerror=lambda e: unreadable.append(e.filename)):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
-            if Path(name).suffix.lower() in SUFFIXES and not name.startswith("."):
+            if Path(name).suffix.lower() in IMAGE_SUFFIXES and not name.startswith("."):
                 yield Path(parent, name)
     yield from map(Path, unreadable)

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import IO
 
 from service.engine import Engine, ImageLimits, LeafcodeError, OversizedImageError, Prediction
-from service.terminal.images import STDIN, SUFFIXES
+from service.engine.image_formats import IMAGE_SUFFIXES
+from service.terminal.images import STDIN
 
 __all__ = ["Labeller", "Outcome", "read_within"]
 
@@ -25,7 +26,8 @@ class Labeller:
         try:
             return self.engine.classify(self._read(image), self.top_k, self.limits)
         except IsADirectoryError:
-            return f"no images below it, expected files that end in {', '.join(sorted(SUFFIXES))}"
+            suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
+            return f"no images below it, expected files that end in {suffixes}"
         except OSError as error:
             return f"cannot be read: {error.strerror}"
         except MemoryError:

@@ -267,7 +267,6 @@ _OTHERS = (
     b"<svg xmlns='http://www.w3.org/2000/svg'/>",
     b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 99 99\n(ls) run\n",
     b"%PDF-1.7\n",
-    b"\0\0\0\x18ftypheic\0\0\0\0mif1heic",
     b"\0\0\0\x1cftypavif\0\0\0\0",
     b"P5 64 64 255\n",
     b"PK\x03\x04",
@@ -283,6 +282,13 @@ _OTHERS = (
 @kind(Threat.NO_IMAGE)
 def another_format(rng: Rng, limits: Limits) -> Input:
     return sent(rng, limits, pick(rng, _OTHERS) + rng.bytes(side(rng, 1, 3_000)), NO_IMAGE)
+
+
+@kind(Threat.NO_IMAGE)
+def damaged_heic(rng: Rng, limits: Limits) -> Input:
+    """Unsupported, or broken where the extra heif is installed."""
+    data = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + rng.bytes(side(rng, 1, 3_000))
+    return sent(rng, limits, data, NO_IMAGE, BROKEN)
 
 
 @kind(Threat.NO_IMAGE)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from service.engine.image_formats import IMAGE_SUFFIXES
+
 __all__ = [
-    "SUFFIXES",
     "FoundFiles",
     "find_images",
     "is_folder",
@@ -15,10 +16,6 @@ __all__ = [
     "is_image_name",
     "printable",
 ]
-
-SUFFIXES = frozenset(
-    {".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
-)
 
 # Folders that systems put beside photographs, with small copies and resource forks in them.
 _SYSTEM_FOLDERS = frozenset({"@eaDir", "__MACOSX"})
@@ -90,7 +87,7 @@ def is_hidden(path: Path) -> bool:
 
 def is_image_name(path: Path) -> bool:
     """Whether a file is named like an image."""
-    return path.suffix.lower() in SUFFIXES
+    return path.suffix.lower() in IMAGE_SUFFIXES
 
 
 def printable(name: str | Path) -> str:
