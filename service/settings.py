@@ -84,7 +84,7 @@ class Settings(BaseSettings):
         25_000_000, ge=1_000, le=1_000_000_000, description="largest request body"
     )
     max_image_pixels: int = Field(
-        50_000_000, ge=400, le=_MAX_PIXELS, description="most pixels of an image"
+        50_000_000, ge=400, le=_MAX_PIXELS, description="most pixels of an image, as it is decoded"
     )
     max_image_side: int = Field(
         20_000, ge=20, le=65_535, description="longest side of an image, in pixels"

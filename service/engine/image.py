@@ -56,7 +56,11 @@ _TRANSPOSITIONS = {
 # markers have no length.
 _JPEG_MARKER = re.compile(rb"\xff+([^\x00\x01\xff\xd0-\xd7])", re.DOTALL)
 _START_OF_SCAN = 0xDA
+# Coded by Huffman in sequence; all others: progressive, lossless, hierarchical or arithmetic.
+_SEQUENTIAL_FRAMES = (0xC0, 0xC1)
+_OTHER_FRAMES = (0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF)
 _ARITHMETIC_FRAMES = (b"\xff\xc9", b"\xff\xca")
+_JPEG_SIGNATURE = b"\xff\xd8\xff"
 _START_OF_IMAGE, _END_OF_IMAGE = 0xD8, 0xD9
 
 _BITS_PER_SAMPLE_TAG, _PHOTOMETRIC_TAG = 258, 262
@@ -99,14 +103,14 @@ def decode_rgb(data: bytes, max_side: int, limits: ImageLimits | None = None) ->
 
 
 def _decode(
-    data: bytes, limits: ImageLimits | None, read: Callable[[Image.Image], Pixels]
+    data: bytes, limits: ImageLimits | None, read: Callable[[Image.Image, ImageLimits], Pixels]
 ) -> Pixels:
     limits = limits or ImageLimits()
     _check_bytes(data, limits)
     try:
-        with Image.open(BytesIO(data), formats=readable_formats()) as picture:
+        with _open(data) as picture:
             _check_header(picture, data, limits)
-            return read(picture)
+            return read(picture, limits)
     except ImageError:
         raise
     except MemoryError as error:
@@ -127,6 +131,15 @@ def _decode(
         ) from error
 
 
+def _open(data: bytes) -> Image.Image:
+    if data.startswith(_JPEG_SIGNATURE):
+        # By another way Pillow warns of more than 89 million pixels and rejects twice as many,
+        # of which a telephone's JPEG is decoded at a sixty-fourth.
+        picture: Image.Image = JpegImagePlugin.jpeg_factory(BytesIO(data))
+        return picture
+    return Image.open(BytesIO(data), formats=readable_formats())
+
+
 def _unsupported(data: bytes) -> str:
     expected = f"expected one of {', '.join(readable_formats())}"
     if is_heif(data):
@@ -144,19 +157,42 @@ def _check_bytes(data: bytes, limits: ImageLimits) -> None:
 
 
 def _check_header(picture: Image.Image, data: bytes, limits: ImageLimits) -> None:
-    width, height = picture.size
-    if width * height > limits.max_pixels or max(width, height) > limits.max_side:
+    if not isinstance(picture, JpegImagePlugin.JpegImageFile):
+        _check_size(picture.size, limits)
+        return
+    if max(picture.size) > limits.max_side or not _is_decoded_in_rows(data):
+        _check_size(picture.size, limits)
+    _check_jpeg_size(picture.size, data)
+    scans = _count_jpeg_scans(data)
+    if scans > _MOST_JPEG_SCANS:
+        raise BrokenImageError(f"the JPEG has {scans} scans, expected at most {_MOST_JPEG_SCANS}")
+
+
+def _check_size(size: tuple[int, int], limits: ImageLimits) -> None:
+    if size[0] * size[1] > limits.max_pixels or max(size) > limits.max_side:
         raise BrokenImageError(
-            f"the image is {width}x{height} pixels, expected at most {limits.max_pixels} "
+            f"the image is {size[0]}x{size[1]} pixels, expected at most {limits.max_pixels} "
             f"pixels and no side over {limits.max_side}"
         )
-    if isinstance(picture, JpegImagePlugin.JpegImageFile):
-        _check_jpeg_size(picture.size, data)
-        scans = _count_jpeg_scans(data)
-        if scans > _MOST_JPEG_SCANS:
-            raise BrokenImageError(
-                f"the JPEG has {scans} scans, expected at most {_MOST_JPEG_SCANS}"
-            )
+
+
+def _is_decoded_in_rows(data: bytes) -> bool:
+    """Whether the first scan of a JPEG has all of its components, coded in sequence.
+
+    Then libjpeg keeps a few rows of blocks, and at a reduced size a JPEG of 12000x9000 pixels
+    took 7 MB. Of any other it keeps all coefficients: 311 to 620 MB, at whatever size.
+    """
+    components, position = None, 0
+    while match := _JPEG_MARKER.search(data, position):
+        marker, body = match[1][0], match.end()
+        if marker == _START_OF_SCAN:
+            return components is not None and data[body + 2 : body + 3] == components
+        if marker in _SEQUENTIAL_FRAMES:
+            components = data[body + 7 : body + 8]
+        elif marker in _OTHER_FRAMES:
+            return False
+        position = body if marker == _START_OF_IMAGE else body + _big_endian(data, body)
+    return False
 
 
 def _check_jpeg_size(size: tuple[int, int], data: bytes) -> None:
@@ -198,12 +234,20 @@ def _big_endian(data: bytes, position: int) -> int:
     return max(int.from_bytes(data[position : position + 2], "big"), 2)
 
 
-def _to_gray(picture: Image.Image, max_side: int) -> Float32Array:
+def _to_gray(picture: Image.Image, limits: ImageLimits, max_side: int) -> Float32Array:
     target = _fit(picture.size, max_side)
-    # JPEG only: decode straight to luma, and to the smallest size above the target.
-    picture.draft("L", target)
-    picture.load()
+    _load(picture, "L", target, limits)
     return _gray_pixels(_at_working_size(_luma(picture), picture, target))
+
+
+def _load(picture: Image.Image, mode: str, target: tuple[int, int], limits: ImageLimits) -> None:
+    """Decode a JPEG straight to `mode` and to the smallest size above the target, others as is.
+
+    A JPEG's limit of pixels is for those that are allocated.
+    """
+    picture.draft(mode, target)
+    _check_size(picture.size, limits)
+    picture.load()
 
 
 def _gray_pixels(gray: Image.Image) -> Float32Array:
@@ -214,20 +258,17 @@ def _gray_pixels(gray: Image.Image) -> Float32Array:
     return pixels
 
 
-def _to_picture(picture: Image.Image, max_side: int) -> Picture:
+def _to_picture(picture: Image.Image, limits: ImageLimits, max_side: int) -> Picture:
     target = _fit(picture.size, max_side)
-    # JPEG only, as above.
-    picture.draft("RGB" if _is_rgb_jpeg(picture) else "YCbCr", target)
-    picture.load()
+    _load(picture, "RGB" if _is_rgb_jpeg(picture) else "YCbCr", target, limits)
     gray = _gray_pixels(_at_working_size(_luma(picture), picture, target))
     colours = _colours(picture)
     return Picture(gray, None if colours is None else _reduced(colours, picture, target))
 
 
-def _to_rgb(picture: Image.Image, max_side: int) -> UInt8Array:
+def _to_rgb(picture: Image.Image, limits: ImageLimits, max_side: int) -> UInt8Array:
     target = _fit(picture.size, max_side)
-    picture.draft("RGB", target)
-    picture.load()
+    _load(picture, "RGB", target, limits)
     colours = _colours(picture)
     if colours is None:
         gray = np.rint(255 * _gray_pixels(_luma(picture))).astype(np.uint8)

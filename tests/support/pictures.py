@@ -1,5 +1,6 @@
 """Encoded images for tests, made by Pillow from arrays of a known content."""
 
+import functools
 import zlib
 from io import BytesIO
 
@@ -55,3 +56,10 @@ def png_header(width: int, height: int) -> bytes:
     data[16:24] = width.to_bytes(4, "big") + height.to_bytes(4, "big")
     data[29:33] = zlib.crc32(bytes(data[12:29])).to_bytes(4, "big")
     return bytes(data)
+
+
+@functools.cache
+def telephone_jpeg() -> bytes:
+    """A JPEG of 108 million pixels, 12000x9000: blotches that do not shrink to nothing."""
+    coarse = np.random.default_rng(7).integers(0, 256, (45, 60), dtype=np.uint8)
+    return encode(Image.fromarray(np.repeat(np.repeat(coarse, 200, 0), 200, 1)), "JPEG", quality=50)

@@ -21,7 +21,7 @@ from service.engine import (
 )
 from service.engine.arrays import Float32Array
 from service.engine.image import decode
-from tests.support import forged
+from tests.support import forged, pictures
 from tests.support.samples import IMAGES, PROPERTY, encoded
 
 MAX_SIDE = 300
@@ -540,6 +540,49 @@ def test_the_operator_s_limits_are_obeyed(limits: ImageLimits) -> None:
 def test_an_image_at_the_operator_s_limits_is_accepted() -> None:
     limits = ImageLimits(max_pixels=2000, max_side=50)
     assert decode(IMAGES["png"], MAX_SIDE, limits).shape == (40, 50)
+
+
+# --- large photographs ---------------------------------------------------------------
+
+
+def test_a_jpeg_of_108_million_pixels_is_decoded_at_a_reduced_size() -> None:
+    gray = decode(pictures.telephone_jpeg(), MAX_SIDE)
+    assert gray.shape == (225, 300)
+    # Each of the 60x45 blotches is 5x5 pixels here, its middle of one level.
+    coarse = np.random.default_rng(7).integers(0, 256, (45, 60), dtype=np.uint8)
+    assert np.abs(gray[2::5, 2::5] - levels(coarse)).max() < 0.05
+
+
+LARGE = Image.effect_noise((2000, 1500), 40)
+
+
+def test_a_jpeg_is_judged_by_the_pixels_that_are_allocated_for_it() -> None:
+    jpeg = encoded(LARGE, "JPEG")
+    assert decode(jpeg, MAX_SIDE, ImageLimits(max_pixels=500 * 375)).shape == (225, 300)
+    with pytest.raises(BrokenImageError, match="is 500x375 pixels, expected at most 187499"):
+        decode(jpeg, MAX_SIDE, ImageLimits(max_pixels=500 * 375 - 1))
+    with pytest.raises(BrokenImageError, match="no side over 1999"):
+        decode(jpeg, MAX_SIDE, ImageLimits(max_side=1999))
+
+
+def _components_in_scans_of_their_own(jpeg: bytes) -> bytes:
+    data = bytearray(jpeg)
+    data[data.rindex(b"\xff\xda") + 4] = 1
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        encoded(LARGE, "JPEG", progressive=True),
+        _components_in_scans_of_their_own(encoded(LARGE.convert("RGB"), "JPEG")),
+        encoded(LARGE, "PNG"),
+    ],
+    ids=["progressive", "several scans", "PNG"],
+)
+def test_an_image_that_is_decoded_whole_is_judged_by_all_its_pixels(data: bytes) -> None:
+    with pytest.raises(BrokenImageError, match="is 2000x1500 pixels, expected at most 2999999"):
+        decode(data, MAX_SIDE, ImageLimits(max_pixels=2_999_999))
 
 
 def deflated_zeros(megabytes: int) -> bytes:
