@@ -18,6 +18,8 @@ from trainer.features import LearnedFeatures
 from trainer.learn.classifier import ClassifierSettings, FittedClassifier, fit_classifier
 from trainer.learn.grams import block_weights, column_slices, gram_matrix
 from trainer.learn.held_out import TrainingImages
+from trainer.learn.near_duplicates import near_duplicate_groups
+from trainer.metrics import Labels
 from trainer.parallel import map_ordered
 
 __all__ = ["Classification", "learn_classification", "mirrored_vectors"]
@@ -74,7 +76,7 @@ def learn_classification(
     features = [pooled[:, place] for place in extractor.config.slices]
     grams = tuple(gram_matrix(column_slices(part)) for part in features)
     labels = np.array([image.label for image in images])
-    training = TrainingImages(grams, labels, n_labels)
+    training = TrainingImages(grams, labels, n_labels, _groups(grams, labels))
     starts = tuple(block.config.weight for block in extractor.blocks)
     fitted = fit_classifier(training, replace(settings, weights=starts))
     used = [number for number, weight in enumerate(fitted.block_weights) if weight]
@@ -84,6 +86,20 @@ def learn_classification(
         replace(training, grams=tuple(grams[number] for number in used)),
         fitted,
     )
+
+
+def _groups(grams: Sequence[Float32Array], labels: Labels) -> Labels:
+    """Groups of near-duplicates, by all blocks alike; those that are not alone are counted."""
+    similarities = sum(grams[1:], grams[0]) / np.float32(len(grams))
+    groups = near_duplicate_groups(similarities, labels)
+    sizes = np.bincount(groups)
+    if (sizes > 1).any():
+        logger.info(
+            "%d images are near-duplicates of others, in %d groups that folds do not part",
+            sizes[sizes > 1].sum(),
+            (sizes > 1).sum(),
+        )
+    return groups
 
 
 def _pooled_vectors(

@@ -209,7 +209,10 @@ def _quality(engine: Engine, fitted: FittedClassifier, split: Split) -> dict[str
     quality: dict[str, object] = {}
     untested = [engine.labels[label] for label in fitted.untested]
     if untested:
-        logger.warning("one training image, so that folds cannot test: %s", shortened(untested))
+        logger.warning(
+            "one training image, or near-duplicates of one, so that folds cannot test: %s",
+            shortened(untested),
+        )
     if fitted.fold_accuracy is not None:
         quality["folds"] = {
             "mean_class_accuracy": fitted.fold_accuracy,

@@ -73,7 +73,7 @@ def _untested_text(part: str, untested: Sequence[str]) -> str:
         return ""
     names = shortened(untested)
     if part == "folds":
-        return f"; one image only, counted as missed: {names}"
+        return f"; one image only, or near-duplicates of one, counted as missed: {names}"
     return f"; no image left to test, not counted: {names}"
 
 

@@ -19,8 +19,12 @@ DEADLINE_SECONDS = 120
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Our environment without settings of the developer's own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("LEAFCODE_")}
+    """Our environment without settings of the developer's own, and of a terminal that is none."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("LEAFCODE_") and name not in ("COLUMNS", "LINES")
+    }
     return {**kept, "PYTHONPATH": str(ROOT), **variables}
 
 

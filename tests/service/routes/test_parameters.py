@@ -66,7 +66,7 @@ def _filled(path: str) -> str:
 
 def test_a_page_that_people_open_takes_any_query(client: httpx.Client) -> None:
     """Links carry parameters of those who placed them."""
-    assert client.get("/?utm_source=mail").headers["location"] == "/docs"
+    assert client.get("/?utm_source=mail").status_code == 200
     assert client.get("/docs?utm_source=mail").status_code == 200
 
 
