@@ -273,7 +273,9 @@ def test_every_kind_of_answer_comes_whole(strict: Server, line: bytes, status: i
         connection.sendall(line + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         head, _, body = until_closed(connection).partition(b"\r\n\r\n")
     assert int(head.split()[1]) == status
-    length = int(dict(field.split(b": ") for field in head.split(b"\r\n")[1:])[b"content-length"])
+    length = int(
+        dict(field.split(b": ", 1) for field in head.split(b"\r\n")[1:])[b"content-length"]
+    )
     assert len(body) == (0 if line.startswith(b"HEAD") else length)
 
 
