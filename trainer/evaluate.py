@@ -12,7 +12,16 @@ from service.engine.arrays import Float32Array
 from trainer.data.dataset import Dataset, LabelledImage, shortened
 from trainer.data.sampling import UnreadableImage
 from trainer.errors import ConfigError, DataError
-from trainer.metrics import calibration_error, class_accuracies, log_loss, mean_class_accuracy
+from trainer.metrics import (
+    Interval,
+    Labels,
+    calibration_error,
+    class_accuracies,
+    log_loss,
+    mean_class_accuracy,
+    mean_class_accuracy_interval,
+    share_interval,
+)
 from trainer.parallel import map_ordered
 
 __all__ = ["Evaluation", "Selection", "choose_test_images", "evaluate", "evaluate_scores"]
@@ -24,13 +33,16 @@ logger = logging.getLogger(__name__)
 class Evaluation:
     """How often the best label is right: by class, their mean, and over all images.
 
-    `calibration_error` is how far probabilities are from that, see `trainer.metrics`.
+    `class_intervals` and `interval` are where accuracies by class and their mean lie with 95 %
+    confidence. `calibration_error` is how far probabilities are from that, see `trainer.metrics`.
 
     `untested` names the bundle's labels without a test image; the mean is without them.
     """
 
     class_accuracy: dict[str, float]
+    class_intervals: dict[str, Interval]
     mean_class_accuracy: float
+    interval: Interval
     accuracy: float
     log_loss: float
     calibration_error: float
@@ -47,6 +59,7 @@ class Evaluation:
         """Figures as plain JSON values."""
         return {
             "mean_class_accuracy": self.mean_class_accuracy,
+            "interval": list(self.interval),
             "accuracy": self.accuracy,
             "log_loss": self.log_loss,
             "calibration_error": self.calibration_error,
@@ -175,7 +188,11 @@ def evaluate_scores(
     accuracies = class_accuracies(predicted, labels).tolist()
     return Evaluation(
         class_accuracy=dict(zip(tested, accuracies, strict=True)),
+        class_intervals={
+            names[label]: _interval_of(int(label), predicted, labels) for label in np.unique(labels)
+        },
         mean_class_accuracy=mean_class_accuracy(predicted, labels),
+        interval=mean_class_accuracy_interval(predicted, labels),
         accuracy=float((predicted == labels).mean()),
         log_loss=log_loss(scores, labels, probability_scale),
         calibration_error=calibration_error(scores, labels, probability_scale),
@@ -183,3 +200,8 @@ def evaluate_scores(
         untested=tuple(name for name in names if name not in set(tested)),
         unreadable=unreadable,
     )
+
+
+def _interval_of(label: int, predicted: Labels, labels: Labels) -> Interval:
+    own = predicted[labels == label]
+    return share_interval(int((own == label).sum()), len(own))

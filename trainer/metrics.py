@@ -10,11 +10,23 @@ import numpy.typing as npt
 from service.engine.arrays import Float32Array, Float64Array
 from service.engine.ranking import probabilities
 
-__all__ = ["Labels", "calibration_error", "class_accuracies", "log_loss", "mean_class_accuracy"]
+__all__ = [
+    "Interval",
+    "Labels",
+    "calibration_error",
+    "class_accuracies",
+    "log_loss",
+    "mean_class_accuracy",
+    "mean_class_accuracy_interval",
+    "share_interval",
+]
 
 Labels = npt.NDArray[np.int64]
+Interval = tuple[float, float]
 
 _BINS = 15
+# Of the normal distribution, between which 95 % lie.
+_DEVIATIONS = 1.96
 
 
 def mean_class_accuracy(predicted: Labels, labels: Labels) -> float:
@@ -31,6 +43,28 @@ def class_accuracies(predicted: Labels, labels: Labels) -> Float64Array:
     from sklearn.metrics import recall_score  # noqa: PLC0415
 
     return np.asarray(recall_score(labels, predicted, labels=np.unique(labels), average=None))
+
+
+def share_interval(right: int, count: int) -> Interval:
+    """Where the true share lies with 95 % confidence, if `right` of `count` were (Wilson 1927)."""
+    from scipy.stats import binomtest  # noqa: PLC0415
+
+    found = binomtest(right, count).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)
+
+
+def mean_class_accuracy_interval(predicted: Labels, labels: Labels) -> Interval:
+    """Where the mean of the classes' accuracies lies with 95 % confidence.
+
+    The classes' errors are independent. The variance of each is Laplace's, of one right and one
+    wrong image more: a class without an error is no proof that there are none.
+    """
+    accuracies = class_accuracies(predicted, labels)
+    counts = np.unique(labels, return_counts=True)[1]
+    shares = (accuracies * counts + 1) / (counts + 2)
+    width = _DEVIATIONS * np.sqrt((shares * (1 - shares) / counts).sum()) / len(counts)
+    centre = accuracies.mean()
+    return max(0.0, float(centre - width)), min(1.0, float(centre + width))
 
 
 def log_loss(scores: Float32Array | Float64Array, labels: Labels, scale: float) -> float:

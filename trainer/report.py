@@ -10,6 +10,7 @@ from service.engine.hashing import Hash
 from service.engine.tree import Tree
 from trainer.data.dataset import shortened
 from trainer.evaluate import Evaluation, Selection
+from trainer.metrics import Interval
 from trainer.reproduce.explanations import ExplanationReport
 from trainer.reproduce.training import TrainingCost
 
@@ -33,9 +34,13 @@ _QUALITY_PARTS = {"test": "on held-out images", "folds": "on folds of the traini
 def evaluation_text(evaluation: Evaluation) -> str:
     """Accuracy, and the classes that fare worst."""
     worst = sorted(evaluation.class_accuracy.items(), key=lambda item: item[1])[:_WORST_CLASSES]
-    hardest = ", ".join(f"{label} {accuracy:.2f}" for label, accuracy in worst)
+    hardest = ", ".join(
+        f"{label} {accuracy:.2f} ({_interval(evaluation.class_intervals[label])})"
+        for label, accuracy in worst
+    )
+    mean = f"{evaluation.mean_class_accuracy:.4f} ({_interval(evaluation.interval)})"
     lines = [
-        f"mean per-class accuracy  {evaluation.mean_class_accuracy:.4f}",
+        f"mean per-class accuracy  {mean}, 95 % confidence in brackets",
         f"overall accuracy         {evaluation.accuracy:.4f}",
         f"log loss                 {evaluation.log_loss:.4f}",
         f"calibration error        {evaluation.calibration_error:.4f}",
@@ -45,6 +50,10 @@ def evaluation_text(evaluation: Evaluation) -> str:
     if evaluation.untested:
         lines.append(f"not tested               {shortened(evaluation.untested)}")
     return "\n".join(lines)
+
+
+def _interval(interval: Interval) -> str:
+    return f"{interval[0]:.2f} to {interval[1]:.2f}"
 
 
 def trained_on_text(selection: Selection) -> str:

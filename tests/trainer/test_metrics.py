@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from trainer.metrics import calibration_error, class_accuracies, log_loss, mean_class_accuracy
+from trainer.metrics import (
+    calibration_error,
+    class_accuracies,
+    log_loss,
+    mean_class_accuracy,
+    mean_class_accuracy_interval,
+    share_interval,
+)
 
 
 def test_mean_class_accuracy_weighs_classes_not_images() -> None:
@@ -50,3 +57,24 @@ def test_errors_of_one_bin_cancel_out_and_those_of_two_do_not() -> None:
 def test_certain_labels_are_in_the_last_bin() -> None:
     scores = np.array([[1000.0, 0.0], [1000.0, 0.0]])
     assert calibration_error(scores, np.array([0, 1]), 1.0) == pytest.approx(0.5)
+
+
+def test_an_interval_of_a_share_is_wilsons() -> None:
+    # Of Newcombe 1998, table I: 81 of 263 and 0 of 20.
+    assert share_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
+    assert share_interval(0, 20) == pytest.approx((0, 0.1611), abs=1e-4)
+
+
+@pytest.mark.parametrize(("lowest", "images"), [(0.3, 30), (0.9, 10), (0.5, 200)])
+def test_the_mean_of_the_classes_lies_in_its_interval_as_often_as_it_says(
+    lowest: float, images: int
+) -> None:
+    rng, labels = np.random.default_rng(0), np.repeat(np.arange(20), images)
+    hits = 0
+    for _ in range(200):
+        accuracies = rng.uniform(lowest, 1, 20)
+        right = rng.random(len(labels)) < accuracies[labels]
+        predicted = np.where(right, labels, (labels + 1) % 20)
+        low, high = mean_class_accuracy_interval(predicted, labels)
+        hits += low <= accuracies.mean() <= high
+    assert hits >= 0.92 * 200
