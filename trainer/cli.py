@@ -11,12 +11,14 @@ from typing import Any, get_args
 
 from service.engine import Engine, LeafcodeError
 from service.engine.cpu_level import require_cpu_level
+from trainer.check import check
+from trainer.check_text import check_text
 from trainer.config import FitConfig, given_settings, load_config
 from trainer.data.dataset import Dataset, scan
 from trainer.data.labels_file import read_labels
 from trainer.data.notes import notes
 from trainer.data.sampling import log_unreadable
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, DataError
 from trainer.evaluate import choose_test_images, evaluate
 from trainer.exact.baseline import OmpDictionary, measure_baseline
 from trainer.fit import WorkFiles, fit, scratch_folder
@@ -110,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_fit(commands)
     _add_evaluate(commands)
+    _add_check(commands)
     _add_baseline(commands)
     add_reproduce(commands)
     inspect = commands.add_parser("inspect", help="check a bundle and show what is in it")
@@ -176,6 +179,15 @@ def _add_evaluate(commands: Any) -> None:
     )
     _add_json(parser)
     parser.set_defaults(run=_evaluate)
+
+
+def _add_check(commands: Any) -> None:
+    parser = commands.add_parser(
+        "check", help="tell what is in a folder of images, and what a fit will take"
+    )
+    _add_images(parser)
+    _add_json(parser)
+    parser.set_defaults(run=_check)
 
 
 def _add_baseline(commands: Any) -> None:
@@ -248,12 +260,23 @@ def _fit(options: argparse.Namespace) -> None:
         print(fit_text(manifest, folder))
 
 
-def _dataset(options: argparse.Namespace, exclude: tuple[str, ...] = ()) -> Dataset:
-    """The images that a command names; those that have no part in it are counted."""
+def _check(options: argparse.Namespace) -> None:
+    report = check(_found(options), options.labels)
+    print(json.dumps(report.to_json()) if options.json else check_text(report))
+    if not report.can_be_fitted:
+        raise DataError(f"{options.images} has fewer than two classes with a readable image")
+
+
+def _found(options: argparse.Namespace, exclude: tuple[str, ...] = ()) -> Dataset:
+    """The images that a command names."""
     if options.labels:
-        dataset = read_labels(options.labels, options.images, exclude)
-    else:
-        dataset = scan(options.images, exclude)
+        return read_labels(options.labels, options.images, exclude)
+    return scan(options.images, exclude)
+
+
+def _dataset(options: argparse.Namespace, exclude: tuple[str, ...] = ()) -> Dataset:
+    """The images that a command names; files that have no part in it are counted."""
+    dataset = _found(options, exclude)
     for note in notes(dataset, options.labels):
         logger.warning("%s", note)
     return dataset

@@ -27,7 +27,7 @@ from service.engine.errors import (
 from service.engine.image_formats import WITHOUT_HEIF, has_signature, is_heif, readable_formats
 from service.engine.image_limits import ImageLimits
 
-__all__ = ["Picture", "decode", "decode_picture", "decode_rgb"]
+__all__ = ["Picture", "decode", "decode_picture", "decode_rgb", "stated_size"]
 
 Pixels = TypeVar("Pixels")
 
@@ -100,6 +100,12 @@ def decode_picture(data: bytes, max_side: int, limits: ImageLimits | None = None
 def decode_rgb(data: bytes, max_side: int, limits: ImageLimits | None = None) -> UInt8Array:
     """The image of `decode` in red, green and blue, (h, w, 3), to be looked at."""
     return _decode(data, limits, partial(_to_rgb, max_side=max_side))
+
+
+def stated_size(data: bytes) -> tuple[int, int]:
+    """Width and height by the header of an image that can be decoded; no pixels are allocated."""
+    with _open(data) as picture:
+        return picture.size
 
 
 def _decode(

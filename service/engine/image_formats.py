@@ -21,9 +21,13 @@ HEIF_SUFFIXES = frozenset({".heic", ".heif", ".hif"})
 """How the names of HEIC files end, those of telephones above all."""
 
 IMAGE_SUFFIXES = HEIF_SUFFIXES | {
-    *(".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"),
+    *(".avif", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"),
 }
-"""How the names of files end that are taken for images, in lower case."""
+"""How the names of files end that are taken for images, in lower case.
+
+AVIF is among them so that reading tells that it is not read: Pillow's decoder allocates what the
+coded image states, up to 268 million pixels, whatever the header says that limits are checked by.
+"""
 
 WITHOUT_HEIF = "HEIC is read only where the extra heif is installed: pip install 'leafcode[heif]'"
 

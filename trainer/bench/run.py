@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import service.engine
 from service.engine import LeafcodeError
 from trainer.bench.curves import CURVES, Point
 from trainer.bench.engine_bench import EngineBench, set_up_engine_bench
@@ -24,8 +23,9 @@ from trainer.bench.service_bench import set_up_service_bench
 from trainer.bench.service_figures import SERVICE_FIGURES
 from trainer.bench.settings import BenchSettings
 from trainer.bench.stages import StageReport, measure_stages
+from trainer.embedded import EMBEDDED_MODELS
 
-__all__ = ["EMBEDDED_MODELS", "GOALS", "Sources", "SpeedReport", "measure_speed"]
+__all__ = ["GOALS", "Sources", "SpeedReport", "measure_speed"]
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +33,6 @@ Part = TypeVar("Part")
 Bench = TypeVar("Bench")
 
 GOALS: dict[str, Goal[Any]] = {**ENGINE_FIGURES, **SERVICE_FIGURES}
-
-EMBEDDED_MODELS = Path(service.engine.__file__).parents[1] / "models"
 
 
 @dataclass(frozen=True)

@@ -70,9 +70,13 @@ class Dataset:
             tuple(label for i, label in enumerate(self.labels) if i in populated)
         )
 
+    def name_of(self, path: Path) -> str:
+        """A path relative to the folder, also of a file outside that a file of labels named."""
+        return Path(os.path.relpath(path, self.root)).as_posix()
+
     def fingerprint(self, images: tuple[LabelledImage, ...]) -> str:
         """SHA-256 over the relative paths of `images`: tells whether two splits are one."""
-        names = sorted(Path(os.path.relpath(image.path, self.root)).as_posix() for image in images)
+        names = sorted(self.name_of(image.path) for image in images)
         # Linux allows names that are not UTF-8.
         return hashlib.sha256("\n".join(names).encode("utf-8", "surrogateescape")).hexdigest()
 

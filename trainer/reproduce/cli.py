@@ -11,9 +11,10 @@ from typing import Any
 
 from trainer.bench.plot import draw_speed
 from trainer.bench.report import markdown_section, speed_text
-from trainer.bench.run import EMBEDDED_MODELS, Sources, measure_speed
+from trainer.bench.run import Sources, measure_speed
 from trainer.bench.settings import BenchSettings
 from trainer.config import FitConfig
+from trainer.embedded import EMBEDDED_MODELS
 from trainer.errors import MeasurementError
 from trainer.report import explanations_text, patches_text, refinement_text, training_text
 from trainer.reproduce.accuracy import measure_accuracy

@@ -1,0 +1,52 @@
+"""What a fit will take, before it is started: an estimate by a few measured rates.
+
+Rates are those of Caltech 101 (300 and 1200 images, default settings), scaled by how long the
+images at hand took to read and to pool on this machine.
+"""
+
+from dataclasses import asdict, dataclass
+
+from trainer.config import FitConfig
+from trainer.parallel import n_threads
+
+__all__ = ["FitCost", "expected_cost"]
+
+# Where the rates below were measured, an image took this many CPU seconds to its pooled vector.
+_SECONDS_PER_POOLED_VECTOR = 0.0085
+_SECONDS_PER_IMAGE = 0.028  # read for three views, pooled, and pooled again mirrored
+_SECONDS_PER_DESCRIPTOR = 60e-6  # trees and dictionary
+_SECONDS_PER_PAIR = 18.5e-6  # of images: Gram matrices of all blocks, and folds
+
+# Learning from descriptors comes first, then from pooled vectors; the larger one is what counts.
+_LEAST_BYTES = 130e6  # libraries and kernels
+_BYTES_PER_DESCRIPTOR = 1900.0  # 512 of its own, the rest copies and products
+_BYTES_PER_IMAGE = 2.1e6  # a pooled vector has 553 kB; copies, mirrored ones, Gram matrices
+
+# The grid of an image of 300x225 pixels has about as many.
+_DESCRIPTORS_PER_IMAGE = 14_000
+
+
+@dataclass(frozen=True)
+class FitCost:
+    """CPU seconds and bytes of memory of a fit with default settings."""
+
+    cpu_seconds: float
+    cores: int
+    memory_bytes: float
+
+    def to_json(self) -> dict[str, float]:
+        """The figures as plain JSON values."""
+        return {name: round(value) for name, value in asdict(self).items()}
+
+
+def expected_cost(n_images: int, pooling_seconds: float) -> FitCost:
+    """The cost for this many images that took `pooling_seconds` each to their pooled vectors."""
+    descriptors = min(FitConfig().samples, _DESCRIPTORS_PER_IMAGE * n_images)
+    seconds = (
+        _SECONDS_PER_IMAGE * n_images
+        + _SECONDS_PER_DESCRIPTOR * descriptors
+        + _SECONDS_PER_PAIR * n_images**2
+    )
+    memory = max(_BYTES_PER_DESCRIPTOR * descriptors, _BYTES_PER_IMAGE * n_images)
+    speed = pooling_seconds / _SECONDS_PER_POOLED_VECTOR
+    return FitCost(seconds * speed, n_threads(), _LEAST_BYTES + memory)
