@@ -133,7 +133,7 @@ def check(dataset: Dataset, labels: Path | None = None) -> CheckReport:
             for group in (*identical, *similar)
             if len({each.image.label for each in group}) > 1
         ),
-        cost=expected_cost(len(examined), seconds),
+        cost=expected_cost(len(examined), len(readable), seconds),
     )
 
 
