@@ -79,7 +79,7 @@ def _cost(report: CheckReport) -> str:
     return (
         f"a fit with default settings takes about {_duration(cost.cpu_seconds)} of CPU time, "
         f"{_duration(cost.cpu_seconds / cost.cores)} at best on these {cost.cores} cores, and "
-        f"{cost.memory_bytes / 1e9:.1f} GB of memory (an estimate)"
+        f"up to {cost.memory_bytes / 1e9:.1f} GB of memory (an estimate)"
     )
 
 
