@@ -27,7 +27,7 @@ from tests.support.clients import base64_of
 
 PNG = pictures.png()
 JPEG = pictures.jpeg(pictures.disc(90, 70))
-LIMITS = WorkLimits(ImageLimits(), max_images=3, max_descriptors=50)
+LIMITS = WorkLimits(ImageLimits(max_bytes=1_000_000), max_images=3, max_descriptors=50)
 KEY: dict[str, Any] = {"name": "tiny", "version": 1}
 NUMBER = 7
 
@@ -154,7 +154,7 @@ def test_an_explanation_is_a_stage_beside_those_of_the_labels(worker: Worker) ->
         (b"", "EmptyImageError: "),
         (pictures.truncated_jpeg(), "BrokenImageError: "),
         (pictures.png_header(8_000, 9_000), "BrokenImageError: the image is 8000x9000 pixels"),
-        (bytes(25_000_001), "OversizedImageError: "),
+        (bytes(1_000_001), "OversizedImageError: "),
     ],
 )
 def test_an_image_that_is_none_is_answered_with_its_error(
