@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine import Engine
+from service.engine import BrokenImageError, Engine
 from service.errors import MalformedBodyError
-from service.formats.v2.answers import Maps, write_labels
+from service.formats.v2.answers import Maps, in_batch, write_labels
 from service.formats.v2.requests import RequestedOutput
 from service.formats.v2.tensors import Tensor, join_elements, split_elements
 from tests.support import bundles
@@ -213,3 +213,11 @@ def test_equal_scores_go_to_the_lowest_index() -> None:
     assert label_id.data == b"1"
     texts = json.loads(b"[%b]" % ranked.data)
     assert [text.split(":")[1] for text in texts] == ["1", "2", "0", "3"]
+
+
+def test_memory_of_an_image_does_not_wait_for_a_garbage_collection() -> None:
+    error = BrokenImageError("the image is damaged")
+    alone, among = in_batch(error, 0, 1), in_batch(error, 1, 2)
+    assert alone is not error  # raised from itself, it would be a circle
+    assert (str(alone), str(among)) == ("the image is damaged", "image 1: the image is damaged")
+    assert isinstance(alone, BrokenImageError)
