@@ -56,7 +56,7 @@ def main() -> None:
         assert box is not None
         visit.page.mouse.move(box["x"] + box["width"] * 0.56, box["y"] + box["height"] * 0.27)
         shown = _opened(visit.one("#result").screenshot())
-        _keep("atoms", shown.crop((0, 0, shown.width, _CODES_HEIGHT)))
+        _keep("atoms", shown.crop((0, 0, shown.width, min(shown.height, _CODES_HEIGHT))))
         _keep("training", _training_report(browser))
 
 
