@@ -1,9 +1,13 @@
 """Which form of an answer a client prefers: the `Accept` header of RFC 9110, section 12.5.1."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["choose"]
+from starlette.requests import Request
+
+from service.errors import NotAcceptableError
+
+__all__ = ["choose", "choose_for"]
 
 _Q_DIGITS = 5  # "0.123"
 
@@ -22,6 +26,17 @@ class _Range:
         if self.name == offer.partition("/")[0] + "/*":
             return 2
         return int(self.name == "*/*")
+
+
+def choose_for(request: Request, offers: Iterable[str]) -> str:
+    """The offer that a request likes best; raises `NotAcceptableError` if it likes none."""
+    accept, known = ",".join(request.headers.getlist("accept")), tuple(offers)
+    chosen = choose(accept, known)
+    if chosen is None:
+        raise NotAcceptableError(
+            f"the answer may be {', '.join(known)}, but the client accepts {accept[:80]}"
+        )
+    return chosen
 
 
 def choose(accept: str, offers: Sequence[str]) -> str | None:

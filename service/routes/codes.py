@@ -7,11 +7,11 @@ millions of them. This module only finds out which form came and which one is wa
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.errors import MalformedBodyError, NotAcceptableError, UnsupportedBodyError
+from service.errors import MalformedBodyError, UnsupportedBodyError
 from service.formats.codes import CodeForms, Source, Target
 from service.http.body import FORM, media_type, read_body, read_files
 from service.http.disconnect import while_connected
-from service.http.negotiation import choose
+from service.http.negotiation import choose_for
 from service.http.problems import documented
 from service.observability.request_record import observe
 from service.repository import ModelKey
@@ -57,7 +57,7 @@ async def encode(request: Request) -> Response:
     """
     context = context_of(request)
     asked = read_parameters(CodesParameters, request.scope)
-    source, target = _source(request), _target(request)
+    source, target = _source(request), choose_for(request, _TARGETS)
     manifest = context.repository.find(asked.model, asked.version).manifest
     observe(request.scope, manifest)
     pool = context.pool
@@ -81,16 +81,6 @@ def _source(request: Request) -> Source:
         f"{', '.join(_SOURCES)}, image/*; "
         "with curl: -H 'Content-Type: image/png' --data-binary @photo.png"
     )
-
-
-def _target(request: Request) -> str:
-    accept = ",".join(request.headers.getlist("accept"))
-    chosen = choose(accept, tuple(_TARGETS))
-    if chosen is None:
-        raise NotAcceptableError(
-            f"the answer may be {', '.join(_TARGETS)}, but the client accepts {accept[:80]}"
-        )
-    return chosen
 
 
 async def _read_body(request: Request) -> bytes:

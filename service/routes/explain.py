@@ -3,10 +3,9 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.errors import NotAcceptableError
 from service.formats.explanations import Explaining, ExplanationForm
 from service.http.disconnect import while_connected
-from service.http.negotiation import choose
+from service.http.negotiation import choose_for
 from service.http.problems import documented
 from service.observability.request_record import observe
 from service.repository import ModelKey
@@ -39,7 +38,7 @@ async def explain(request: Request) -> Response:
     the map over it, red for the label and blue against it.
     """
     context = context_of(request)
-    asked, form = read_parameters(ExplainParameters, request.scope), _form(request)
+    asked, form = read_parameters(ExplainParameters, request.scope), choose_for(request, _FORMS)
     manifest = context.repository.find(asked.model, asked.version).manifest
     observe(request.scope, manifest)
     pool = context.pool
@@ -50,13 +49,3 @@ async def explain(request: Request) -> Response:
     explained = await while_connected(request.scope, work, queued=pool.would_wait)
     observe(request.scope, manifest, explained.timings)
     return Response(explained.value, media_type=form, headers={"Vary": "Accept"})
-
-
-def _form(request: Request) -> str:
-    accept = ",".join(request.headers.getlist("accept"))
-    chosen = choose(accept, tuple(_FORMS))
-    if chosen is None:
-        raise NotAcceptableError(
-            f"the answer may be {', '.join(_FORMS)}, but the client accepts {accept[:80]}"
-        )
-    return chosen

@@ -51,8 +51,12 @@ def _explain(options: argparse.Namespace) -> int:
         print(f"{options.image}: cannot be read: {error.strerror}", file=sys.stderr)
         return 1
     _tell(options, engine, found)
-    if picture is not None:
-        _write(options.out, picture)
+    try:
+        if picture is not None:
+            _write(options.out, picture)
+    except OSError as error:
+        print(f"{options.out}: cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
     return 0
 
 

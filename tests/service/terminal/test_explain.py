@@ -67,3 +67,12 @@ def test_what_cannot_be_explained_is_told_in_a_sentence(
     assert ended.returncode == code
     assert words in ended.stderr.decode()
     assert ended.stdout == b""
+
+
+def test_a_picture_that_cannot_be_written_leaves_nothing_behind(models: Path, image: Path) -> None:
+    out = image.with_name("taken.png")
+    out.mkdir()
+    ended = run_here("explain", str(image), "--models", str(models), "--out", str(out))
+    assert ended.returncode == 1
+    assert f"{out}: cannot be written: Is a directory" in ended.stderr.decode()
+    assert sorted(image.parent.iterdir()) == [image, out]
