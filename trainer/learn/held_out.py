@@ -70,10 +70,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Scores (n, n_labels) of images by classifiers that did not see them, true labels (n,)."""
+    """Scores (n, n_labels) of images by classifiers that did not see them, true labels (n,).
+
+    `places` (n,) are those of the images among all training images.
+    """
 
     scores: Float64Array
     labels: Labels
+    places: Labels
 
     @cached_property
     def accuracy(self) -> float:
@@ -122,10 +126,15 @@ class Folds:
         """
         fits = [(choice, mask) for choice in choices for mask in self.masks]
         scores = map_ordered(self._score, fits, "folds")
-        tested = self.images.are_tested
-        labels = np.concatenate([self.images.labels[mask & tested] for mask in self.masks])
+        places, labels = self._tested_places, self.images.labels[self._tested_places]
         for _ in choices:
-            yield HeldOut(np.concatenate([next(scores) for _ in self.masks]), labels)
+            yield HeldOut(np.concatenate([next(scores) for _ in self.masks]), labels, places)
+
+    @cached_property
+    def _tested_places(self) -> Labels:
+        """The images that folds test, one fold after the other."""
+        tested = self.images.are_tested
+        return np.concatenate([np.flatnonzero(mask & tested) for mask in self.masks])
 
     def solve(self, choice: Choice, kept: Mask | None = None) -> DualClassifier:
         """The classifier of all images, or of those kept, that a choice gives."""

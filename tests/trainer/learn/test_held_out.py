@@ -90,5 +90,6 @@ def test_only_originals_are_tested_by_classifiers_of_originals_and_copies() -> N
         expected.append(solved.scores(points[:24][mask[:24]] @ points[~mask].T))
     np.testing.assert_allclose(found.scores, np.concatenate(expected), atol=1e-5)
     right = found.scores.argmax(axis=1) == found.labels
-    assert len(right) == 24
+    assert sorted(found.places) == list(range(24))
+    np.testing.assert_array_equal(found.labels, images.labels[found.places])
     assert np.isclose(found.accuracy, right.mean())  # all classes have as many images
