@@ -15,7 +15,12 @@ from service.engine.arrays import Float32Array
 from service.engine.classifier import LinearClassifier
 from trainer.data.dataset import LabelledImage
 from trainer.features import LearnedFeatures
-from trainer.learn.classifier import ClassifierSettings, FittedClassifier, fit_classifier
+from trainer.learn.classifier import (
+    ClassifierSettings,
+    FittedClassifier,
+    fit_classifier,
+    image_weights,
+)
 from trainer.learn.grams import block_weights, column_slices, gram_matrix
 from trainer.learn.held_out import TrainingImages
 from trainer.learn.near_duplicates import near_duplicate_groups
@@ -76,7 +81,8 @@ def learn_classification(
     features = [pooled[:, place] for place in extractor.config.slices]
     grams = tuple(gram_matrix(column_slices(part)) for part in features)
     labels = np.array([image.label for image in images])
-    training = TrainingImages(grams, labels, n_labels, _groups(grams, labels))
+    weights = image_weights(labels, settings.class_weight)
+    training = TrainingImages(grams, labels, n_labels, _groups(grams, labels), weights=weights)
     starts = tuple(block.config.weight for block in extractor.blocks)
     fitted = fit_classifier(training, replace(settings, weights=starts))
     used = [number for number, weight in enumerate(fitted.block_weights) if weight]

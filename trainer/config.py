@@ -18,6 +18,7 @@ from service.engine.config import (
 from service.engine.sift import SiftKind
 from trainer.errors import ConfigError
 from trainer.given.file import GroupSearch
+from trainer.learn.classifier import ClassWeight
 from trainer.learn.dictionary import DictionaryUpdate
 from trainer.learn.hashing import Directions
 from trainer.recipes import Recipe, RecipeName, recipe_of
@@ -95,6 +96,11 @@ class FitConfig(Settings):
     )
     folds: int = Field(
         5, ge=2, le=20, description="folds that choose it and calibrate probabilities"
+    )
+    class_weight: ClassWeight = Field(
+        "balanced",
+        description="balanced: large classes count no more than small ones; none: images count "
+        "the same",
     )
     mirroring: Mirroring = Field(
         "auto",

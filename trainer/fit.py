@@ -90,6 +90,7 @@ def _fit(
         config.folds,
         config.seed,
         fixed_weights=reused is not None,
+        class_weight=config.class_weight,
     )
     model = _learn_classification(features, len(dataset.labels), settings, config.recipe_mirroring)
     extractor = model.calibrated_extractor()

@@ -7,11 +7,11 @@ same images, the one nearest to the start is taken, and a block is left out if i
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from service.engine.config import ClassifierKind
-from trainer.learn.held_out import Choice, Folds, HeldOut
+from trainer.learn.held_out import Choice, HeldOut
 
 __all__ = ["CANDIDATES", "DEFAULT_REGULARISATION", "Search"]
 
@@ -31,23 +31,32 @@ _PASSES = 3
 
 @dataclass
 class Search:
-    """Choices tried on folds, each once."""
+    """Choices tried on folds, each once, by the method `measure` of these folds.
 
-    folds: Folds
+    `candidates` are values of C, smallest first; `title` begins the lines of the log.
+    """
+
+    measure: Callable[[Sequence[Choice]], Iterator[HeldOut]]
+    candidates: tuple[float, ...]
+    title: str = ""
     tried: dict[Choice, HeldOut] = field(default_factory=dict)
 
     def try_all(self, choices: Sequence[Choice]) -> None:
         """Measure the choices that were not tried yet."""
         new = [choice for choice in dict.fromkeys(choices) if choice not in self.tried]
-        for choice, held_out in zip(new, self.folds.held_out(new), strict=True):
+        for choice, held_out in zip(new, self.measure(new), strict=True):
             self.tried[choice] = held_out
-            logger.info("%s: accuracy on folds %.4f", _text(choice), held_out.accuracy)
+            text = f"{self.title}{_text(choice)}"
+            logger.info("%s: accuracy on folds %.4f", text, held_out.accuracy)
 
     def choose_weights(self, start: Choice) -> Choice:
-        """Weights of all blocks but the first, in a few passes, until none changes any more."""
+        """Weights of all blocks but the first, in a few passes, until none changes any more.
+
+        Every pass has the regularisation that suits the weights so far.
+        """
         best = start
         for _ in range(_PASSES):
-            before = best
+            before = best = self.choose_regularisation(best)
             for block in range(1, len(start.weights)):
                 best = self._choose_weight(best, block, start.weights[block])
             if best == before:
@@ -56,21 +65,18 @@ class Search:
 
     def choose_regularisation(self, start: Choice) -> Choice:
         """The regularisation with these weights."""
-        candidates = CANDIDATES[self.folds.kind]
-        chosen = self._climb(
-            candidates,
+        return self._climb(
+            self.candidates,
             start.regularisation,
             lambda candidate: replace(start, regularisation=candidate),
         )
-        if chosen.regularisation in {candidates[0], candidates[-1]}:
-            logger.warning(
-                "regularisation %g is the last candidate, a better one may lie beyond",
-                chosen.regularisation,
-            )
-        return chosen
 
     def _choose_weight(self, choice: Choice, block: int, start: float) -> Choice:
-        """Zero unless the block wins something, because without it an image costs less."""
+        """Zero unless the block wins something, because without it an image costs less.
+
+        Without the block another regularisation may be better: noise in a Gram matrix does what
+        more regularisation does, and would seem to win.
+        """
 
         def weighted(weight: float) -> Choice:
             weights = choice.weights
@@ -78,8 +84,7 @@ class Search:
 
         if start == 0:
             return choice
-        without = weighted(0.0)
-        self.try_all([without, weighted(start)])
+        without = self.choose_regularisation(weighted(0.0))
         chosen = self._climb([start * factor for factor in _FACTORS], start, weighted)
         return chosen if self.tried[without].is_beaten_by(self.tried[chosen]) else without
 
@@ -93,6 +98,7 @@ class Search:
         """
         reach = {ladder.index(start)}
         best, nearest = start, [start]
+        self.try_all([choice_of(start)])
         while _around(ladder.index(best), ladder) - reach:
             reach |= _around(ladder.index(best), ladder)
             values = [ladder[place] for place in reach]

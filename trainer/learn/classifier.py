@@ -6,19 +6,30 @@ block are made when its features come by once more.
 """
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
-from service.engine.arrays import Float32Array
+from service.engine.arrays import Float32Array, Float64Array
 from service.engine.config import ClassifierKind
-from trainer.learn.block_search import DEFAULT_REGULARISATION, Search
+from trainer.learn.block_search import CANDIDATES, DEFAULT_REGULARISATION, Search
 from trainer.learn.held_out import Choice, Folds, HeldOut, TrainingImages, stratified_folds
+from trainer.metrics import Labels
 from trainer.parallel import one_blas_thread
 
-__all__ = ["ClassifierSettings", "FittedClassifier", "fit_classifier", "folds_of"]
+__all__ = [
+    "ClassWeight",
+    "ClassifierSettings",
+    "FittedClassifier",
+    "fit_classifier",
+    "folds_of",
+    "image_weights",
+]
 
 logger = logging.getLogger(__name__)
+
+ClassWeight = Literal["balanced", "none"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,7 @@ class ClassifierSettings:
 
     `weights` has one number for each block, or none for ones. The search starts there and
     leaves the first as it is; a block of weight 0 is left out. With `fixed_weights` they stay.
+    `class_weight` says how much the images of large and of small classes count.
     """
 
     kind: ClassifierKind
@@ -35,6 +47,7 @@ class ClassifierSettings:
     seed: int
     weights: tuple[float, ...] = ()
     fixed_weights: bool = False
+    class_weight: ClassWeight = "balanced"
 
 
 @dataclass(frozen=True)
@@ -93,6 +106,15 @@ def fit_classifier(images: TrainingImages, settings: ClassifierSettings) -> Fitt
     )
 
 
+def image_weights(labels: Labels, class_weight: ClassWeight) -> Float64Array | None:
+    """How much each image (n,) counts: classes as much as one another, or images."""
+    from sklearn.utils.class_weight import compute_sample_weight  # noqa: PLC0415
+
+    if class_weight == "none":
+        return None
+    return np.asarray(compute_sample_weight("balanced", labels), np.float64)
+
+
 def folds_of(images: TrainingImages, settings: ClassifierSettings) -> Folds:
     """The folds on which a classifier of these images is chosen."""
     masks = stratified_folds(images.labels, settings.folds, settings.seed, images.groups)
@@ -108,18 +130,35 @@ def _choose(folds: Folds, settings: ClassifierSettings) -> tuple[Choice, HeldOut
     choice = Choice(weights, settings.regularisation or DEFAULT_REGULARISATION[settings.kind])
     if not folds.masks:
         return choice, None
-    search = Search(folds)
+    if not settings.fixed_weights and n_blocks > 1:
+        choice = _choose_weights(folds, choice, settings)
+    search = Search(folds.held_out, CANDIDATES[settings.kind])
     if settings.regularisation is None:
         choice = search.choose_regularisation(choice)
-    if not settings.fixed_weights and n_blocks > 1:
-        # With the regularisation of all blocks: at that of fewer, a good block may seem to lose.
-        choice = search.choose_weights(choice)
-        if settings.regularisation is None:
-            choice = search.choose_regularisation(choice)
+        _warn_of_last(choice.regularisation, search.candidates)
     search.try_all([choice])
     if len(weights) > 1:
         logger.info("weights of the blocks: %s", ", ".join(f"{w:.3g}" for w in choice.weights))
     return choice, search.tried[choice]
+
+
+def _choose_weights(folds: Folds, start: Choice, settings: ClassifierSettings) -> Choice:
+    """The start with other weights, chosen by least squares, whatever kind the classifier is of.
+
+    A regularisation that is given for an SVM is that of least squares too.
+    """
+    given = settings.regularisation if settings.kind == "svm" else None
+    candidates = CANDIDATES["svm"] if given is None else (given,)
+    search = Search(folds.least_squares, candidates, "least squares, ")
+    first = replace(start, regularisation=given or DEFAULT_REGULARISATION["svm"])
+    return replace(start, weights=search.choose_weights(first).weights)
+
+
+def _warn_of_last(regularisation: float, candidates: tuple[float, ...]) -> None:
+    if regularisation in {candidates[0], candidates[-1]}:
+        logger.warning(
+            "regularisation %g is the last candidate, a better one may lie beyond", regularisation
+        )
 
 
 def _untested(held_out: HeldOut | None, n_labels: int) -> tuple[int, ...]:

@@ -18,9 +18,15 @@ _RIDGE = 1e-5
 
 
 def solve_logistic(
-    kernel: Float32Array | Float64Array, labels: Labels, n_labels: int, regularisation: float
+    kernel: Float32Array | Float64Array,
+    labels: Labels,
+    n_labels: int,
+    regularisation: Float64Array,
 ) -> DualClassifier:
-    """The classifier of images with a Gram matrix (n, n) and labels (n,) below `n_labels`."""
+    """The classifier of images with a Gram matrix (n, n) and labels (n,) below `n_labels`.
+
+    `regularisation` (n,) is the C of each image.
+    """
     # Here, because to import them takes more than a second, for which no --help should wait.
     from scipy.linalg import solve_triangular  # noqa: PLC0415
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
@@ -28,7 +34,9 @@ def solve_logistic(
     gram = kernel.astype(np.float64)
     gram[np.diag_indices_from(gram)] += _RIDGE * max(1.0, float(np.diag(gram).mean()))
     rows = np.linalg.cholesky(gram)
-    model = LogisticRegression(C=regularisation, max_iter=1000, tol=1e-3).fit(rows, labels)
+    mean = float(regularisation.mean())
+    model = LogisticRegression(C=mean, max_iter=1000, tol=1e-3)
+    model.fit(rows, labels, sample_weight=regularisation / mean)
     weights, bias = model.coef_.T, model.intercept_
     if n_labels == 2:  # one vector tells two labels apart
         weights, bias = np.hstack([-weights, weights]), np.concatenate([-bias, bias])

@@ -12,7 +12,12 @@ from service.engine.config import ClassifierKind
 from service.engine.ranking import probabilities
 from trainer import parallel
 from trainer.learn import block_search
-from trainer.learn.classifier import ClassifierSettings, FittedClassifier, fit_classifier
+from trainer.learn.classifier import (
+    ClassifierSettings,
+    FittedClassifier,
+    fit_classifier,
+    image_weights,
+)
 from trainer.learn.grams import block_weights
 from trainer.learn.held_out import TrainingImages
 from trainer.metrics import Labels
@@ -234,3 +239,24 @@ def test_wrong_number_of_weights_is_rejected() -> None:
     blocks, labels = _blocks((3.0, 4.0))
     with pytest.raises(ValueError, match="3 weights for 2 blocks"):
         _fit_blocks(blocks, labels, _weighted(1, 1, 1))
+
+
+def test_small_class_counts_as_much_as_a_large_one_unless_images_do() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [190, 10])
+    points = _unit(rng.normal(size=(2, 60))[labels] + 3 * rng.normal(size=(200, 60)))
+    recalls = {}
+    for class_weight in ("balanced", "none"):
+        weights = image_weights(labels, class_weight)
+        images = TrainingImages((points @ points.T,), labels, 2, weights=weights)
+        held_out = fit_classifier(images, _settings(regularisation=0.1)).held_out
+        assert held_out is not None
+        right = held_out.scores.argmax(axis=1) == held_out.labels
+        recalls[class_weight] = right[held_out.labels == 1].mean()
+    assert recalls["balanced"] > recalls["none"] + 0.3
+
+
+def test_classes_of_equal_size_weigh_the_same_whatever_is_chosen() -> None:
+    labels = np.arange(12) % 3
+    assert image_weights(labels, "none") is None
+    np.testing.assert_array_equal(image_weights(labels, "balanced"), np.ones(12))

@@ -52,6 +52,19 @@ def test_optimum_is_that_of_liblinear_where_equal_images_have_different_labels(
     np.testing.assert_allclose(found.scores(kernel), expected, atol=2e-5)
 
 
+@pytest.mark.parametrize("regularisation", [1e-2, 1.0, 100.0])
+def test_optimum_is_that_of_liblinear_where_images_weigh_differently(
+    regularisation: float,
+) -> None:
+    points, labels = _images(4, 40)
+    weights = np.random.default_rng(0).uniform(0.1, 4.0, len(labels))
+    kernel = points @ points.T
+    found = solve_squared_hinge(kernel, labels, 4, regularisation * weights, 1e-7)
+    model = LinearSVC(C=regularisation, dual=False, tol=1e-9, max_iter=20_000)
+    expected = model.fit(points, labels, sample_weight=weights).decision_function(points)
+    np.testing.assert_allclose(found.scores(kernel), expected, atol=2e-5)
+
+
 def test_scores_are_as_exact_as_asked_for() -> None:
     points, labels = _images(5, 200)
     kernel = points @ points.T
@@ -106,9 +119,8 @@ def _rise_along_a_random_line(seed: int) -> float:
     line = squared_hinge._Line(
         slope=np.array([[slope]]),
         curvature=np.array([[way @ kernel @ way]]),
-        violations=violations[np.newaxis],
-        speeds=speeds[np.newaxis],
-        ridge=ridge,
+        violations=violations[np.newaxis] / np.sqrt(ridge),
+        speeds=speeds[np.newaxis] / np.sqrt(ridge),
     )
     length = squared_hinge._line_minimum(line)[0, 0]
     before = objective(start)
