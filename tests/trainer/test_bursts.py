@@ -40,7 +40,7 @@ def _crop(source: Path, target: Path, rng: np.random.Generator) -> None:
         left, top, right, bottom = rng.uniform(0, 0.08, 4)
         width, height = image.size
         box = left * width, top * height, (1 - right) * width, (1 - bottom) * height
-        image.crop([round(side) for side in box]).save(target, quality=90)
+        image.crop(box).save(target, quality=90)
 
 
 def _bursts_and_new_images(folder: Path) -> tuple[list[LabelledImage], list[LabelledImage]]:

@@ -16,6 +16,14 @@ Ribière), each with a search along its line, need a tenth of the steps.
 Coefficients that H maps to zero would grow unseen. A small part κ of λ therefore stands on the
 diagonal of H and is taken off λ. The optimum stays the same: outside its margin an image has
 f + λβ = y however λ is parted, inside β = 0.
+
+The larger C is, the more steps this takes, 80 for C = 30 and 170 for C = 100 in Caltech 101; but
+then few images, 400 of 2424, are left outside their margins. So such steps are taken for C up to
+3. For a larger one, and for labels that are not solved after some steps, Newton's method goes on:
+least squares of the images outside alone, β_S = (H_SS + λI)⁻¹ y_S, with an exact search along the
+way there. When the same images stay outside, that is the optimum. Four or five such steps are
+enough: 1.8 s of one core for C = 30 where 78 of the others took 4.8 s, 2.1 s for C = 100 in
+place of 10.6 s.
 """
 
 import logging
@@ -35,11 +43,19 @@ logger = logging.getLogger(__name__)
 
 Mask = npt.NDArray[np.bool_]
 
-_MOST_STEPS = 1000
+# Conjugate steps, and Newton steps after them.
+_MOST_STEPS = 12
+_MOST_NEWTON_STEPS = 100
+# The least λ of conjugate steps, that of C = 3: a larger C begins with Newton's steps from there.
+_FIRST_RIDGE = 1 / 6
 # κ of the module's docstring: with .01 to .1 the steps are as few as without.
 _ON_DIAGONAL = 0.05
 # Newton's method on a line; after three steps few labels are off by more than a percent.
 _LINE_STEPS = 3
+# Of Newton's steps: how often a line is doubled or halved, and the part of the tolerance by which
+# an image may be on the wrong side of its margin.
+_HALVES = 24
+_SMALL_PART = 0.1
 
 
 @dataclass
@@ -83,17 +99,26 @@ def solve_squared_hinge(
 
     `regularisation` is C, or (n,) a C of each image. Scores are off by about `tolerance`.
     """
-    ridge = ridges(regularisation, len(labels))
-    coefficients = _descend(
-        targets(labels, n_labels), ridge_inverse(kernel, ridge), ridge, tolerance
-    )
+    signs, ridge = targets(labels, n_labels), ridges(regularisation, len(labels))
+    first_ridge = np.maximum(ridge, _FIRST_RIDGE)
+    inverse = ridge_inverse(kernel, first_ridge)
+    coefficients, left = _descend(signs, inverse, first_ridge, tolerance)
+    if (first_ridge > ridge).any():
+        left = np.arange(n_labels)
+    if len(left):
+        del inverse  # as large as the matrix that comes now
+        matrix = kernel.astype(np.float64) + 1
+        coefficients[left] = _newton(signs[left], coefficients[left], matrix, ridge, tolerance)
     return DualClassifier(np.ascontiguousarray(coefficients.T), coefficients.sum(axis=1))
 
 
 def _descend(
     signs: Float64Array, inverse: Float64Array, ridge: Float64Array, tolerance: float
-) -> Float64Array:
-    """Coefficients (labels, n); a label is taken out when its steps gain next to nothing."""
+) -> tuple[Float64Array, Labels]:
+    """Coefficients (labels, n), and the labels that they do not solve yet.
+
+    A label is taken out when its steps gain next to nothing.
+    """
     loss_ridge, diagonal = (1 - _ON_DIAGONAL) * ridge, _ON_DIAGONAL * ridge
     descent = _start(signs, inverse, loss_ridge)
     found = np.empty_like(signs)
@@ -102,13 +127,59 @@ def _descend(
         found[descent.ids] = descent.coefficients + step.coefficients
         norm = _row_sums(descent.coefficients * descent.scores)  # |w|² + b²
         left = (step.gain > tolerance**2 * ridge.mean() * norm)[:, 0]
-        if not left.any():
-            return found
         descent, step = descent.only(left), step.only(left)
+        if not left.any():
+            break
         _turn(descent, step)
         _move(descent, loss_ridge, diagonal)
-    logger.warning("%d labels are not solved after %d steps", len(descent.ids), _MOST_STEPS)
+    return found, descent.ids
+
+
+def _newton(
+    signs: Float64Array,
+    start: Float64Array,
+    matrix: Float64Array,
+    ridge: Float64Array,
+    tolerance: float,
+) -> Float64Array:
+    """Coefficients (labels, n) of the optimum; matrix (n, n) is H."""
+    found, ids = start.copy(), np.arange(len(start))
+    coefficients, scores = start, start @ matrix
+    for _ in range(_MOST_NEWTON_STEPS):
+        outside = signs * scores < 1
+        found[ids] = aim = _least_squares_outside(signs, outside, matrix, ridge)
+        scores_there = aim @ matrix
+        violations = 1 - signs * scores_there
+        moved = (violations > 0) != outside
+        left = (moved & (np.abs(violations) > _SMALL_PART * tolerance)).any(axis=1)
+        if not left.any():
+            return found
+        ids, signs, coefficients, scores = ids[left], signs[left], coefficients[left], scores[left]
+        way, scores_way = aim[left] - coefficients, scores_there[left] - scores
+        slope, curvature = _row_sums(coefficients * scores_way), _row_sums(way * scores_way)
+        weights = signs / np.sqrt(ridge)
+        line = _Line(slope, curvature, weights * (signs - scores), weights * scores_way)
+        length = _exact_line_minimum(line)
+        coefficients, scores = coefficients + length * way, scores + length * scores_way
+    found[ids] = coefficients
+    logger.warning("%d labels are not solved after %d steps", len(ids), _MOST_NEWTON_STEPS)
     return found
+
+
+def _least_squares_outside(
+    signs: Float64Array, outside: Mask, matrix: Float64Array, ridge: Float64Array
+) -> Float64Array:
+    """Coefficients (labels, n): least squares of the images outside, nothing for the others."""
+    from scipy.linalg.lapack import dposv  # noqa: PLC0415
+
+    coefficients = np.zeros_like(signs)
+    for row, mask in enumerate(outside):
+        places = np.flatnonzero(mask)
+        part = matrix[np.ix_(places, places)]
+        part[np.diag_indices_from(part)] += ridge[places]
+        _, solved, _ = dposv(part.T, signs[row, places], lower=1, overwrite_a=1)
+        coefficients[row, places] = solved
+    return coefficients
 
 
 def _start(signs: Float64Array, inverse: Float64Array, ridge: Float64Array) -> _Descent:
@@ -207,6 +278,20 @@ def _line_minimum(line: _Line) -> Float64Array:
         length = length - line.slope_at(length) / line.curvature_of(outside)
     short = -line.slope_at(start) / line.curvature_of(1.0)
     return np.where(line.rise(length) < 0, length, short)
+
+
+def _exact_line_minimum(line: _Line) -> Float64Array:
+    """Where the slope, which never falls, is nothing: by halves, between the start and beyond."""
+    low, high = np.zeros_like(line.slope), np.ones_like(line.slope)
+    for _ in range(_HALVES):
+        if (line.slope_at(high) >= 0).all():
+            break
+        high = np.where(line.slope_at(high) < 0, 2 * high, high)
+    for _ in range(_HALVES):
+        middle = (low + high) / 2
+        rises = line.slope_at(middle) >= 0
+        low, high = np.where(rises, low, middle), np.where(rises, middle, high)
+    return high
 
 
 def _curvature(

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 Places = npt.NDArray[np.int64]
 
 # To be raised when the classifier gives other results than before for the same settings.
-_CLASSIFIER_VERSION = 1
+_CLASSIFIER_VERSION = 2
 
 # What of a fit's settings the pooled vectors depend on beside tensors, and the classifier.
 _POOLING_SETTINGS = ("descriptor", "max_side", "sign_rule", "pyramid")

@@ -130,7 +130,7 @@ def _rise_along_a_random_line(seed: int) -> float:
 def test_labels_that_are_not_solved_in_time_are_counted_in_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(squared_hinge, "_MOST_STEPS", 2)
+    monkeypatch.setattr(squared_hinge, "_MOST_NEWTON_STEPS", 2)
     points, labels = _images(3, 20)
     with caplog.at_level(logging.WARNING):
         found = solve_squared_hinge(points @ points.T, labels, 3, 100.0, 1e-6)
