@@ -26,6 +26,7 @@ from trainer.learn.held_out import TrainingImages
 from trainer.learn.near_duplicates import near_duplicate_groups
 from trainer.metrics import Labels
 from trainer.parallel import map_ordered
+from trainer.stages import stage
 
 __all__ = ["Classification", "learn_classification", "mirrored_vectors"]
 
@@ -75,8 +76,9 @@ def learn_classification(
     """
     extractor, images = learned.extractor, learned.images
     pooled = np.empty((len(images), extractor.config.n_features), np.float32)
-    for row, vector in enumerate(_pooled_vectors(extractor, images)):
-        pooled[row] = vector
+    with stage("pooled vectors"):
+        for row, vector in enumerate(_pooled_vectors(extractor, images)):
+            pooled[row] = vector
     logger.info("%d pooled vectors of %d features", *pooled.shape)
     features = [pooled[:, place] for place in extractor.config.slices]
     grams = tuple(gram_matrix(column_slices(part)) for part in features)

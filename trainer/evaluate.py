@@ -2,61 +2,137 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from service.engine import Engine, ImageError
-from service.engine.arrays import Float32Array
+from service.engine.arrays import Float32Array, Float64Array
+from trainer.confusion import Confusion
 from trainer.data.dataset import Dataset, LabelledImage, shortened
 from trainer.data.sampling import UnreadableImage
 from trainer.errors import ConfigError, DataError
 from trainer.metrics import (
     Interval,
     Labels,
-    calibration_error,
-    class_accuracies,
+    ReliabilityBin,
+    expected_calibration_error,
     log_loss,
     mean_class_accuracy,
     mean_class_accuracy_interval,
-    share_interval,
+    reliability,
 )
 from trainer.parallel import map_ordered
 
-__all__ = ["Evaluation", "Selection", "choose_test_images", "evaluate", "evaluate_scores"]
+__all__ = [
+    "Evaluation",
+    "JudgedImages",
+    "QualityPart",
+    "ScoredImages",
+    "Selection",
+    "choose_test_images",
+    "evaluate",
+    "evaluate_scores",
+    "evaluation_of",
+    "score_images",
+]
+
+QualityPart = Literal["folds", "test"]
+"""The members of a manifest's quality."""
 
 logger = logging.getLogger(__name__)
+
+# What a manifest keeps of many classes, which services read and list: about 100 kB at most.
+_MOST_CLASSES_KEPT = 300
+_MOST_MISTAKES_KEPT = 1000
+
+
+@dataclass(frozen=True)
+class ScoredImages:
+    """Images and their scores (n, n_labels); those that could not be read have none."""
+
+    images: tuple[LabelledImage, ...]
+    scores: Float32Array | Float64Array
+    unreadable: tuple[UnreadableImage, ...] = ()
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The true labels (n,)."""
+        return np.array([image.label for image in self.images], np.int64)
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """How often the best label is right: by class, their mean, and over all images.
 
-    `class_intervals` and `interval` are where accuracies by class and their mean lie with 95 %
-    confidence. `calibration_error` is how far probabilities are from that, see `trainer.metrics`.
-
-    `untested` names the bundle's labels without a test image; the mean is without them.
+    `interval` is where the mean lies with 95 % confidence. `reliability` sets probabilities
+    beside the share of right labels, see `trainer.metrics`. The mean is of the classes that have
+    test images; `untested` names the others.
     """
 
-    class_accuracy: dict[str, float]
-    class_intervals: dict[str, Interval]
+    confusion: Confusion
     mean_class_accuracy: float
     interval: Interval
     accuracy: float
     log_loss: float
-    calibration_error: float
-    n_test: int
-    untested: tuple[str, ...]
-    unreadable: tuple[UnreadableImage, ...]
+    reliability: tuple[ReliabilityBin, ...]
+    unreadable: tuple[UnreadableImage, ...] = ()
+
+    @property
+    def calibration_error(self) -> float:
+        """How far probabilities are from the share of right labels."""
+        return expected_calibration_error(self.reliability)
+
+    @property
+    def n_test(self) -> int:
+        """Test images that could be read."""
+        return self.confusion.n_images
 
     @property
     def n_classes(self) -> int:
         """Classes that have test images."""
-        return len(self.class_accuracy)
+        return len(self.confusion.tested)
+
+    @property
+    def untested(self) -> tuple[str, ...]:
+        """The bundle's labels without a test image."""
+        return self.confusion.untested
+
+    def counting_untested_as_missed(self) -> "Evaluation":
+        """The same, its mean over all classes: nothing for those without a test image."""
+        share = self.n_classes / len(self.confusion.classes)
+        low, high = self.interval
+        return replace(
+            self,
+            mean_class_accuracy=self.mean_class_accuracy * share,
+            interval=(low * share, high * share),
+        )
 
     def to_json(self) -> dict[str, object]:
-        """Figures as plain JSON values."""
+        """All figures as plain JSON values."""
+        return {
+            **self._figures_to_json(),
+            "classes": {each.label: each.to_json() for each in self.confusion.classes},
+            "mistakes": self.confusion.mistakes_to_json(),
+            "reliability": [asdict(each) for each in self.reliability],
+        }
+
+    def to_quality(self) -> dict[str, object]:
+        """What a manifest keeps: all figures of few classes, the most frequent mistakes of many."""
+        quality = {
+            **self._figures_to_json(),
+            "reliability": [asdict(each) for each in self.reliability],
+        }
+        if len(self.confusion.classes) <= _MOST_CLASSES_KEPT:
+            quality["classes"] = {
+                each.label: each.counts_to_json() for each in self.confusion.classes
+            }
+            quality["mistakes"] = self.confusion.mistakes_to_json(_MOST_MISTAKES_KEPT)
+        return quality
+
+    def _figures_to_json(self) -> dict[str, object]:
         return {
             "mean_class_accuracy": self.mean_class_accuracy,
             "interval": list(self.interval),
@@ -67,6 +143,19 @@ class Evaluation:
             "n_classes": self.n_classes,
             "untested": list(self.untested),
         }
+
+
+@dataclass(frozen=True)
+class JudgedImages:
+    """Scores of images by classifiers that did not learn from them, and what these tell.
+
+    `folds` are of the training images, each by a classifier of the other folds; `test` images are
+    of the bundle's own classifier.
+    """
+
+    part: QualityPart
+    scored: ScoredImages
+    evaluation: Evaluation
 
 
 @dataclass(frozen=True)
@@ -156,6 +245,17 @@ def _settings_of(engine: Engine) -> dict[str, object]:
 
 def evaluate(engine: Engine, images: Sequence[LabelledImage]) -> Evaluation:
     """Classify every image from its bytes, as the service does."""
+    return evaluation_of(engine, score_images(engine, images))
+
+
+def evaluation_of(engine: Engine, scored: ScoredImages) -> Evaluation:
+    """Figures of images that the engine has scored."""
+    scale = engine.config.probability_scale
+    return evaluate_scores(scored.scores, scored.labels, engine.labels, scale, scored.unreadable)
+
+
+def score_images(engine: Engine, images: Sequence[LabelledImage]) -> ScoredImages:
+    """The scores of every image that can be read, from its bytes, as in the service."""
 
     def score(image: LabelledImage) -> Float32Array | UnreadableImage:
         try:
@@ -163,45 +263,32 @@ def evaluate(engine: Engine, images: Sequence[LabelledImage]) -> Evaluation:
         except (ImageError, OSError) as error:
             return UnreadableImage(image.path, str(error))
 
-    results = list(map_ordered(score, images, "images"))
-    rows = [result for result in results if isinstance(result, np.ndarray)]
+    results = list(zip(images, map_ordered(score, images, "images"), strict=True))
+    rows = [result for _, result in results if isinstance(result, np.ndarray)]
     if not rows:
         raise DataError(f"none of the {len(images)} test images is readable")
-    labels = np.array(
-        [im.label for im, r in zip(images, results, strict=True) if isinstance(r, np.ndarray)]
+    return ScoredImages(
+        tuple(image for image, result in results if isinstance(result, np.ndarray)),
+        np.stack(rows),
+        tuple(result for _, result in results if isinstance(result, UnreadableImage)),
     )
-    unreadable = tuple(r for r in results if isinstance(r, UnreadableImage))
-    scale = engine.config.probability_scale
-    return evaluate_scores(np.stack(rows), labels, engine.labels, scale, unreadable)
 
 
 def evaluate_scores(
-    scores: Float32Array,
-    labels: npt.NDArray[np.int64],
+    scores: Float32Array | Float64Array,
+    labels: Labels,
     names: Sequence[str],
     probability_scale: float,
     unreadable: tuple[UnreadableImage, ...] = (),
 ) -> Evaluation:
     """Figures of scores (n, n_labels) for images whose true labels (n,) are known."""
     predicted = scores.argmax(axis=1)
-    tested = [names[label] for label in np.unique(labels)]
-    accuracies = class_accuracies(predicted, labels).tolist()
     return Evaluation(
-        class_accuracy=dict(zip(tested, accuracies, strict=True)),
-        class_intervals={
-            names[label]: _interval_of(int(label), predicted, labels) for label in np.unique(labels)
-        },
-        mean_class_accuracy=mean_class_accuracy(predicted, labels),
-        interval=mean_class_accuracy_interval(predicted, labels),
+        Confusion.of(predicted, labels, names),
+        mean_class_accuracy(predicted, labels),
+        mean_class_accuracy_interval(predicted, labels),
         accuracy=float((predicted == labels).mean()),
         log_loss=log_loss(scores, labels, probability_scale),
-        calibration_error=calibration_error(scores, labels, probability_scale),
-        n_test=len(labels),
-        untested=tuple(name for name in names if name not in set(tested)),
+        reliability=reliability(scores, labels, probability_scale),
         unreadable=unreadable,
     )
-
-
-def _interval_of(label: int, predicted: Labels, labels: Labels) -> Interval:
-    own = predicted[labels == label]
-    return share_interval(int((own == label).sum()), len(own))

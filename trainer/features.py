@@ -34,6 +34,7 @@ from trainer.learn.hashing import HashSettings, build_hash, glue_buckets
 from trainer.learn.residuals import learn_residuals
 from trainer.learn.training_run import RunSettings, learn_hash_codes, learn_tree_codes
 from trainer.learn.tree import TreeSettings, build_tree
+from trainer.stages import stage
 
 __all__ = ["FeaturePlan", "LearnedFeatures", "learn_features"]
 
@@ -147,7 +148,8 @@ def _has_colours(path: Path, max_side: int) -> bool:
 def _sample(images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan) -> Sample:
     config = plan.config
     settings = SampleSettings(config.samples, config.max_side, config.seed, view, plan.scratch)
-    sample = sample_descriptors(images, settings)
+    with stage("descriptors"):
+        sample = sample_descriptors(images, settings)
     logger.info("%d descriptors (%s)", len(sample.descriptors), view.descriptor)
     return sample
 
@@ -162,18 +164,23 @@ def _learn_view(
     if codes is None:
         hash_: Hash = _tree(sample.descriptors, view, plan.config)
     else:
-        hash_, learned = _learn_hash_and_codes(sample, view, _run_settings(codes, plan), plan)
+        with stage("dictionary"):
+            hash_, learned = _learn_hash_and_codes(sample, view, _run_settings(codes, plan), plan)
         made.append(CodesBlock(codes, learned.coder))
         errors = learned.relative_errors
     for block in blocks:
         if isinstance(block, ResidualsConfig) and isinstance(hash_, Tree):
             levels = tuple(min(level, view.depth) for level in block.levels)
-            made.append(learn_residuals(sample.descriptors, hash_, replace(block, levels=levels)))
+            with stage("residuals"):
+                made.append(
+                    learn_residuals(sample.descriptors, hash_, replace(block, levels=levels))
+                )
     return _LearnedView(view, hash_, tuple(made), errors)
 
 
 def _tree(descriptors: Float32Array, view: ViewConfig, config: FitConfig) -> Tree:
-    tree = build_tree(descriptors, TreeSettings(view.depth, config.rounds, config.radius))
+    with stage("tree"):
+        tree = build_tree(descriptors, TreeSettings(view.depth, config.rounds, config.radius))
     logger.info("tree of depth %d, %d leaves", view.depth, tree.n_leaves)
     return tree
 
@@ -190,8 +197,9 @@ def _learn_hash_and_codes(
     settings = HashSettings(
         view.depth, config.directions, view.hash == "sine", config.smallest_bucket
     )
-    bare = build_hash(descriptors, settings, np.random.default_rng([config.seed, 2]))
-    glued = glue_buckets(bare, descriptors, config.smallest_bucket)
+    with stage("tree"):
+        bare = build_hash(descriptors, settings, np.random.default_rng([config.seed, 2]))
+        glued = glue_buckets(bare, descriptors, config.smallest_bucket)
     logger.info("hash of %d bits, %d full buckets", view.depth, len(np.unique(glued.owners)))
     learned = _learn_codes(descriptors, glued, run, plan.given)
     return bare, replace(learned, coder=glued.spread(learned.coder))

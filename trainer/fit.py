@@ -5,20 +5,21 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from service import __version__
 from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.classifier import LinearClassifier
 from trainer.classification import Classification, learn_classification
 from trainer.config import FitConfig, Mirroring
-from trainer.data.dataset import Dataset, Split, shortened
+from trainer.data.dataset import Dataset, LabelledImage, Split, shortened
 from trainer.data.sampling import log_unreadable
 from trainer.errors import ConfigError, DataError
-from trainer.evaluate import evaluate
+from trainer.evaluate import JudgedImages, ScoredImages, evaluation_of, score_images
 from trainer.features import FeaturePlan, LearnedFeatures, learn_features
 from trainer.given.file import GroupsFile, read_groups
 from trainer.learn.classifier import ClassifierSettings, FittedClassifier
@@ -27,12 +28,15 @@ from trainer.parallel import one_blas_thread
 from trainer.probes import make_probes
 from trainer.publish import UNPUBLISHED
 from trainer.reuse import ReusedModel
+from trainer.stages import StageRecording, recording, stage
 
 __all__ = [
+    "TrainedModel",
     "WorkFiles",
     "bundle_of",
     "fit",
     "scratch_folder",
+    "train",
     "trainable",
     "training_split",
 ]
@@ -52,6 +56,21 @@ class WorkFiles:
     scratch: Path | None = None
 
 
+@dataclass(frozen=True)
+class TrainedModel:
+    """A bundle that is not written yet, and the images that tell how good it is."""
+
+    bundle: Bundle
+    judged: tuple[JudgedImages, ...]
+
+    def with_stages(self, stages: StageRecording) -> "TrainedModel":
+        """The same; its provenance tells what each stage of training took."""
+        records = {name: record.to_json() for name, record in stages.finished().items()}
+        manifest = self.bundle.manifest
+        manifest = replace(manifest, provenance={**manifest.provenance, "stages": records})
+        return replace(self, bundle=replace(self.bundle, manifest=manifest))
+
+
 def fit(
     dataset: Dataset,
     config: FitConfig,
@@ -59,6 +78,17 @@ def fit(
     files: WorkFiles = WorkFiles(),  # noqa: B008  # frozen
     reused: ReusedModel | None = None,
 ) -> Bundle:
+    """The bundle of `train`."""
+    return train(dataset, config, name, files, reused).bundle
+
+
+def train(
+    dataset: Dataset,
+    config: FitConfig,
+    name: str,
+    files: WorkFiles = WorkFiles(),  # noqa: B008  # frozen
+    reused: ReusedModel | None = None,
+) -> TrainedModel:
     """Train on `dataset` by `config`; no bundle is written, its version is not known yet.
 
     Of a model that is `reused`, only the classifier is learned anew.
@@ -67,13 +97,13 @@ def fit(
     order with another number of threads, so it has one here; nearly all products are small
     and computed side by side anyway.
     """
-    with one_blas_thread():
-        return _fit(dataset, config, name, files, reused)
+    with one_blas_thread(), recording() as stages:
+        return _train(dataset, config, name, files, reused).with_stages(stages)
 
 
-def _fit(
+def _train(
     dataset: Dataset, config: FitConfig, name: str, files: WorkFiles, reused: ReusedModel | None
-) -> Bundle:
+) -> TrainedModel:
     started = time.monotonic()
     plan = _plan(config, files)
     dataset = trainable(dataset)
@@ -92,7 +122,10 @@ def _fit(
         fixed_weights=reused is not None,
         class_weight=config.class_weight,
     )
-    model = _learn_classification(features, len(dataset.labels), settings, config.recipe_mirroring)
+    with stage("classifier"):
+        model = _learn_classification(
+            features, len(dataset.labels), settings, config.recipe_mirroring
+        )
     extractor = model.calibrated_extractor()
     bundle = bundle_of(
         extractor,
@@ -106,7 +139,7 @@ def _fit(
         ),
     )
     engine = Engine(bundle)
-    quality = _quality(engine, model.fitted, split)
+    judged = _judged(engine, model.fitted, features.images, split)
     provenance = _provenance(dataset, split, features, config)
     if reused is not None:
         provenance["from_bundle"] = reused.reference
@@ -115,9 +148,12 @@ def _fit(
     provenance["mirrored"] = model.has_copies
     provenance["seconds"] = round(time.monotonic() - started, 1)
     manifest = replace(
-        bundle.manifest, probes=make_probes(engine), quality=quality, provenance=provenance
+        bundle.manifest,
+        probes=make_probes(engine),
+        quality={each.part: each.evaluation.to_quality() for each in judged},
+        provenance=provenance,
     )
-    return Bundle(manifest, bundle.tensors)
+    return TrainedModel(Bundle(manifest, bundle.tensors), judged)
 
 
 @contextmanager
@@ -190,10 +226,11 @@ def _learn_classification(
     if mirroring == "never":
         return plain
     trial = MirrorTrial(plain, features.images, settings)
-    if mirroring == "auto":
-        return trial.winner()
-    logger.info("mirrored copies are used, as the settings say")
-    return trial.mirrored()
+    with stage("mirrored copies"):
+        if mirroring == "auto":
+            return trial.winner()
+        logger.info("mirrored copies are used, as the settings say")
+        return trial.mirrored()
 
 
 def bundle_of(
@@ -206,26 +243,28 @@ def bundle_of(
     )
 
 
-def _quality(engine: Engine, fitted: FittedClassifier, split: Split) -> dict[str, object]:
-    quality: dict[str, object] = {}
+def _judged(
+    engine: Engine, fitted: FittedClassifier, images: Sequence[LabelledImage], split: Split
+) -> tuple[JudgedImages, ...]:
+    """What is told by folds of the training images and by images that are kept for testing."""
     untested = [engine.labels[label] for label in fitted.untested]
     if untested:
         logger.warning(
             "one training image, or near-duplicates of one, so that folds cannot test: %s",
             shortened(untested),
         )
-    if fitted.fold_accuracy is not None:
-        quality["folds"] = {
-            "mean_class_accuracy": fitted.fold_accuracy,
-            "log_loss": fitted.fold_log_loss,
-            "calibration_error": fitted.fold_calibration_error,
-            "untested": untested,
-        }
-    if split.test:
-        evaluation = evaluate(engine, split.test)
-        log_unreadable(evaluation.unreadable)
-        quality["test"] = evaluation.to_json()
-    return quality
+    judged = []
+    with stage("evaluation"):
+        if fitted.held_out is not None:
+            places, scores = fitted.held_out.places, fitted.held_out.scores
+            held_out = ScoredImages(tuple(images[place] for place in places), scores)
+            evaluation = evaluation_of(engine, held_out).counting_untested_as_missed()
+            judged.append(JudgedImages("folds", held_out, evaluation))
+        if split.test:
+            tested = score_images(engine, split.test)
+            log_unreadable(tested.unreadable)
+            judged.append(JudgedImages("test", tested, evaluation_of(engine, tested)))
+    return tuple(judged)
 
 
 def _provenance(
@@ -239,4 +278,5 @@ def _provenance(
         "training_files_sha256": dataset.fingerprint(split.train),
         "settings": config.to_json(),
         "card": config.card,
+        "leafcode": __version__,
     }

@@ -4,6 +4,9 @@
 probabilities are the softmax.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,11 +16,14 @@ from service.engine.ranking import probabilities
 __all__ = [
     "Interval",
     "Labels",
+    "ReliabilityBin",
     "calibration_error",
     "class_accuracies",
+    "expected_calibration_error",
     "log_loss",
     "mean_class_accuracy",
     "mean_class_accuracy_interval",
+    "reliability",
     "share_interval",
 ]
 
@@ -73,16 +79,57 @@ def log_loss(scores: Float32Array | Float64Array, labels: Labels, scale: float) 
     return float(-np.log(np.maximum(chosen, 1e-300)).mean())
 
 
-def calibration_error(scores: Float32Array | Float64Array, labels: Labels, scale: float) -> float:
-    """The expected calibration error over 15 bins of equal width (Guo and others 2017).
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """Images whose best label has a probability from `low` to `high`.
 
-    Images are sorted into bins by the probability of their best label. For each bin the mean of
-    these probabilities and the share of right labels should agree; the error is the mean of
-    their differences, a bin counted as often as it has images.
+    `confidence` is the mean of these probabilities, `right` how many of the labels are right.
     """
+
+    low: float
+    high: float
+    images: int
+    right: int
+    confidence: float
+
+    @property
+    def accuracy(self) -> float:
+        """The share of right labels; where probabilities are true it is the confidence."""
+        return self.right / self.images
+
+
+def reliability(
+    scores: Float32Array | Float64Array, labels: Labels, scale: float
+) -> tuple[ReliabilityBin, ...]:
+    """Images in 15 bins of equal width by the probability of their best label; no empty ones."""
     chances = probabilities(scores, scale)
     top = chances.max(axis=1)
     right = chances.argmax(axis=1) == labels
     bins = np.minimum((top * _BINS).astype(np.int64), _BINS - 1)
-    differences = np.bincount(bins, weights=top - right, minlength=_BINS)
-    return float(np.abs(differences).sum() / len(labels))
+    counts, sums, hits = (
+        np.bincount(bins, weights=weights, minlength=_BINS) for weights in (None, top, right)
+    )
+    return tuple(
+        ReliabilityBin(
+            number / _BINS,
+            (number + 1) / _BINS,
+            int(counts[number]),
+            int(hits[number]),
+            float(sums[number] / counts[number]),
+        )
+        for number in np.flatnonzero(counts).tolist()
+    )
+
+
+def expected_calibration_error(bins: Sequence[ReliabilityBin]) -> float:
+    """The mean difference of confidence and accuracy, a bin counted as often as it has images.
+
+    That is the measure of Guo and others 2017.
+    """
+    differences = sum(each.images * abs(each.confidence - each.accuracy) for each in bins)
+    return differences / sum(each.images for each in bins)
+
+
+def calibration_error(scores: Float32Array | Float64Array, labels: Labels, scale: float) -> float:
+    """The expected calibration error of the bins of `reliability`."""
+    return expected_calibration_error(reliability(scores, labels, scale))

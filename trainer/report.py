@@ -1,13 +1,15 @@
 """What the commands print for people; `--json` prints the same facts as one object."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from service.engine import Engine, Manifest
 from service.engine.hashing import Hash
 from service.engine.tree import Tree
+from trainer.confusion import Confusion
 from trainer.data.dataset import shortened
 from trainer.evaluate import Evaluation, Selection
 from trainer.metrics import Interval
@@ -27,17 +29,14 @@ __all__ = [
 ]
 
 _WORST_CLASSES = 10
+_WEAKEST = 3
+_MOST_CONFUSED = 5
 
 _QUALITY_PARTS = {"test": "on held-out images", "folds": "on folds of the training images"}
 
 
 def evaluation_text(evaluation: Evaluation) -> str:
-    """Accuracy, and the classes that fare worst."""
-    worst = sorted(evaluation.class_accuracy.items(), key=lambda item: item[1])[:_WORST_CLASSES]
-    hardest = ", ".join(
-        f"{label} {accuracy:.2f} ({_interval(evaluation.class_intervals[label])})"
-        for label, accuracy in worst
-    )
+    """Accuracy, the classes that fare worst, and the most frequent mistakes."""
     mean = f"{evaluation.mean_class_accuracy:.4f} ({_interval(evaluation.interval)})"
     lines = [
         f"mean per-class accuracy  {mean}, 95 % confidence in brackets",
@@ -45,11 +44,31 @@ def evaluation_text(evaluation: Evaluation) -> str:
         f"log loss                 {evaluation.log_loss:.4f}",
         f"calibration error        {evaluation.calibration_error:.4f}",
         f"tested on                {evaluation.n_test} images of {evaluation.n_classes} classes",
-        f"hardest classes          {hardest}",
+        f"hardest classes          {_weakest(evaluation.confusion, _WORST_CLASSES)}",
     ]
+    if evaluation.confusion.mistakes:
+        lines.append(f"confused most            {_confused(evaluation.confusion)}")
     if evaluation.untested:
         lines.append(f"not tested               {shortened(evaluation.untested)}")
     return "\n".join(lines)
+
+
+def _weakest(confusion: Confusion, most: int) -> str:
+    """The classes of the lowest recall, each with its interval."""
+    return ", ".join(
+        f"{each.label} {each.recall:.2f} ({_interval(each.recall_interval)})"
+        for each in confusion.weakest[:most]
+        if each.recall is not None and each.recall_interval is not None
+    )
+
+
+def _confused(confusion: Confusion) -> str:
+    """The most frequent mistakes, counted."""
+    images = {each.label: each.images for each in confusion.classes}
+    return ", ".join(
+        f"{each.label} taken for {each.predicted} ({each.images} of {images[each.label]})"
+        for each in confusion.mistakes[:_MOST_CONFUSED]
+    )
 
 
 def _interval(interval: Interval) -> str:
@@ -62,18 +81,44 @@ def trained_on_text(selection: Selection) -> str:
     return f"trained on, of these     {known}"
 
 
-def fit_text(manifest: Manifest, folder: Path) -> str:
-    """Where the bundle is, how good it is, and how to use it."""
+def fit_text(manifest: Manifest, folder: Path, report: Path | None = None) -> str:
+    """Where bundle and report are, how good the bundle is, what it took, and how to use it."""
     lines = [f"bundle {folder}"]
+    if report is not None:
+        lines.append(f"report {report}")
     for part, explanation in _QUALITY_PARTS.items():
         figures = manifest.quality.get(part)
         if isinstance(figures, dict):
             accuracy = f"mean per-class accuracy {figures['mean_class_accuracy']:.4f} {explanation}"
             lines.append(accuracy + _untested_text(part, figures["untested"]))
-    if len(lines) == 1:
+    if not manifest.quality:
         lines.append("accuracy unknown: no class has a second image to test on")
+    judged = [figures for part in _QUALITY_PARTS if (figures := manifest.quality.get(part))]
+    if judged and isinstance(judged[0], dict):  # of test images, if there are any
+        lines += _confusion_lines(judged[0])
+    lines += _stage_lines(manifest.provenance)
     lines.append(f"serve it: python -m service serve --models {folder.parent.parent}")
     return "\n".join(lines)
+
+
+def _confusion_lines(figures: Mapping[str, Any]) -> Iterator[str]:
+    """The weakest classes and the most frequent mistakes, if they are recorded."""
+    confusion = Confusion.from_json(figures)
+    if confusion is None:
+        return
+    yield f"weakest classes: {_weakest(confusion, _WEAKEST)}"
+    if confusion.mistakes:
+        yield f"confused most: {_confused(confusion)}"
+
+
+def _stage_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
+    """Seconds of every stage that took some, and the most memory."""
+    stages: dict[str, Any] = provenance.get("stages", {})
+    times = [f"{name} {each['seconds']:.1f}" for name, each in stages.items()]
+    if times:
+        peak = max((each["peak_bytes"] or 0 for each in stages.values()), default=0)
+        memory = f"; {peak / 1e9:.2f} GB of memory at most" if peak else ""
+        yield f"seconds: {', '.join(times)}{memory}"
 
 
 def _untested_text(part: str, untested: Sequence[str]) -> str:
@@ -168,12 +213,26 @@ def inspection_text(engine: Engine) -> str:
         "tensors",
         *_table({name: str(spec) for name, spec in manifest.tensors.items()}),
     ]
-    for part in ("hash", "active_sets", "quality", "provenance"):
+    for part in ("hash", "active_sets"):
         section = facts[part]
         if isinstance(section, dict):
             lines += [part.replace("_", " "), *_table(section)]
+    lines += ["quality", *_quality_lines(manifest.quality)]
+    lines += ["provenance", *_table(manifest.provenance)]
     lines.append(f"sound: digests, shapes, values and {facts['n_probes']} probes agree")
     return "\n".join(lines)
+
+
+def _quality_lines(quality: Mapping[str, Any]) -> Iterator[str]:
+    """Figures of every part; of its classes and mistakes only the worst, --json has all."""
+    for part, figures in quality.items():
+        if not isinstance(figures, dict):
+            yield from _table({part: figures})
+            continue
+        long = ("classes", "mistakes", "reliability")
+        yield f"  {part}"
+        yield from _table({n: v for n, v in figures.items() if n not in long}, "    ")
+        yield from (f"    {line}" for line in _confusion_lines(figures))
 
 
 def _table(facts: dict[str, object], indent: str = "  ") -> list[str]:

@@ -18,6 +18,7 @@ from trainer.data.sampling import UnreadableImage, log_unreadable
 from trainer.errors import ConfigError
 from trainer.features import LearnedFeatures
 from trainer.parallel import map_ordered
+from trainer.stages import stage
 
 __all__ = ["ReusedModel"]
 
@@ -75,7 +76,8 @@ class ReusedModel:
 
     def features(self, images: Sequence[LabelledImage], config: FitConfig) -> LearnedFeatures:
         """The model's features, and which of the images can be read."""
-        results = list(map_ordered(self._read, images, "images"))
+        with stage("descriptors"):
+            results = list(map_ordered(self._read, images, "images"))
         unreadable = tuple(found for found in results if isinstance(found, UnreadableImage))
         log_unreadable(unreadable)
         return LearnedFeatures(

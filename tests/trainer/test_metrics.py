@@ -9,6 +9,7 @@ from trainer.metrics import (
     log_loss,
     mean_class_accuracy,
     mean_class_accuracy_interval,
+    reliability,
     share_interval,
 )
 
@@ -78,3 +79,22 @@ def test_the_mean_of_the_classes_lies_in_its_interval_as_often_as_it_says(
         low, high = mean_class_accuracy_interval(predicted, labels)
         hits += low <= accuracies.mean() <= high
     assert hits >= 0.92 * 200
+
+
+def test_bins_of_reliability_are_those_of_a_slow_count_and_give_the_calibration_error() -> None:
+    rng = np.random.default_rng(3)
+    scores, labels = rng.normal(size=(200, 3)), rng.integers(0, 3, 200)
+    bins = reliability(scores, labels, 2.0)
+    expected: dict[int, list[tuple[float, bool]]] = {}
+    for row, label in zip(scores, labels, strict=True):
+        chances = np.exp(2.0 * row) / np.exp(2.0 * row).sum()
+        place = min(int(chances.max() * 15), 14)
+        expected.setdefault(place, []).append((chances.max(), chances.argmax() == label))
+    assert [round(each.low * 15) for each in bins] == sorted(expected)
+    for each, place in zip(bins, sorted(expected), strict=True):
+        members = expected[place]
+        assert (each.images, each.right) == (len(members), sum(right for _, right in members))
+        assert each.confidence == pytest.approx(np.mean([top for top, _ in members]))
+        assert each.low <= each.confidence <= each.high
+    gaps = sum(each.images * abs(each.confidence - each.accuracy) for each in bins)
+    assert calibration_error(scores, labels, 2.0) == pytest.approx(gaps / 200)

@@ -17,6 +17,7 @@ from trainer.learn.block_search import CANDIDATES, DEFAULT_REGULARISATION, Searc
 from trainer.learn.held_out import Choice, Folds, HeldOut, TrainingImages, stratified_folds
 from trainer.metrics import Labels
 from trainer.parallel import one_blas_thread
+from trainer.stages import stage
 
 __all__ = [
     "ClassWeight",
@@ -91,7 +92,8 @@ def fit_classifier(images: TrainingImages, settings: ClassifierSettings) -> Fitt
     """A classifier of images whose vectors of each block have unit length."""
     folds = folds_of(images, settings)
     with one_blas_thread():  # solvers run side by side
-        choice, held_out = _choose(folds, settings)
+        with stage("search"):
+            choice, held_out = _choose(folds, settings)
         solved = folds.solve(choice)
     scale = _fit_scale(held_out) if held_out else 1.0
     norm = sum(weight**2 for weight in choice.weights)

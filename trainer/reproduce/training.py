@@ -5,7 +5,6 @@ every step is a pass over the descriptors, or sorts within a leaf.
 """
 
 import logging
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +18,7 @@ from trainer.data.sampling import SampleSettings, sample_descriptors
 from trainer.learn.algorithm2 import CodeSettings, learn_codes
 from trainer.learn.tree import TreeSettings, build_tree
 from trainer.settings import Settings
-
-try:
-    import resource
-except ImportError:  # on Windows, which does not tell the peak
-    resource = None  # type: ignore[assignment]
+from trainer.stages import peak_bytes
 
 __all__ = ["TrainingCost", "TrainingCostSettings", "measure_training"]
 
@@ -89,14 +84,11 @@ def _measure(descriptors: Float32Array, settings: TrainingCostSettings) -> Train
     codes = CodeSettings(settings.atoms, settings.nonzeros, settings.iterations)
     learned = learn_codes(descriptors, tree, codes, np.random.default_rng(settings.seed))
     ended = time.perf_counter()
+    peak = peak_bytes()
     return TrainingCost(
-        len(descriptors), built - started, ended - built, learned.relative_errors, peak_gigabytes()
+        len(descriptors),
+        built - started,
+        ended - built,
+        learned.relative_errors,
+        None if peak is None else peak / 1e9,
     )
-
-
-def peak_gigabytes() -> float | None:
-    """The most memory that this process has had; none where the system does not tell."""
-    if resource is None:
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9

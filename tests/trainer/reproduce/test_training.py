@@ -1,14 +1,11 @@
 """The cost of training, measured on drawn images: four sizes, errors that fall."""
 
 import json
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
 
 from trainer.cli import main
-from trainer.reproduce import training
 
 
 def test_command_measures_four_sizes(
@@ -23,9 +20,3 @@ def test_command_measures_four_sizes(
     for cost in costs:
         assert cost["relative_errors"][-1] < cost["relative_errors"][0]
         assert cost["peak_gigabytes"] > 0
-
-
-def test_the_peak_of_memory_is_unknown_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "resource", None)  # as if it were not there
-    on_windows = runpy.run_path(training.__file__)
-    assert on_windows["peak_gigabytes"]() is None
