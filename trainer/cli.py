@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from service.engine import Engine, LeafcodeError
+from service.engine import Engine, LeafcodeError, Manifest
 from service.engine.cpu_level import require_cpu_level
 from trainer.check import check
 from trainer.check_text import check_text
@@ -21,8 +21,11 @@ from trainer.data.sampling import log_unreadable
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate import choose_test_images, evaluate
 from trainer.exact.baseline import OmpDictionary, measure_baseline
-from trainer.fit import WorkFiles, fit, scratch_folder
+from trainer.fit import TrainedModel, WorkFiles, scratch_folder, train
+from trainer.page.document import REPORT_FILE, check_report_target, write_report
+from trainer.page.findings import of_bundle, of_fit
 from trainer.publish import check_target, publish
+from trainer.repeat import TOML_SETTINGS, recorded_command, typed_command
 from trainer.report import (
     describe_bundle,
     evaluation_text,
@@ -43,6 +46,14 @@ _FIT_EXAMPLES = """examples:
   python -m trainer fit photos --out models/photos --atoms 2048 --train-per-class 30
   python -m trainer fit photos --out models/photos --config settings.toml
   python -m trainer fit photos --out models/photos --from-bundle models/photos/1
+"""
+
+_REPORT_EXAMPLES = """Training images are judged on folds again, all others by the bundle itself.
+What the images cannot show is as fit recorded it; the page says which is which.
+
+examples:
+  python -m trainer report models/photos/1 photos
+  python -m trainer report models/photos/1 new_photos --out report.html
 """
 
 _BASELINE_EXAMPLES = """examples:
@@ -73,7 +84,9 @@ _BASELINE_SETTINGS = frozenset(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 1 for bad data, 2 for bad usage."""
-    options = _parser().parse_args(arguments)
+    typed = sys.argv[1:] if arguments is None else list(arguments)
+    options = _parser().parse_args(typed)
+    options.typed = typed
     _require_libraries()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
@@ -112,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_fit(commands)
     _add_evaluate(commands)
+    _add_report(commands)
     _add_check(commands)
     _add_baseline(commands)
     add_reproduce(commands)
@@ -160,7 +174,7 @@ def _add_fit(commands: Any) -> None:
         help="folder for descriptors that do not fit in memory [memory]",
     )
     _add_json(parser)
-    _add_config(parser, FitConfig.model_fields.keys() - {"pyramid", "card"})
+    _add_config(parser, FitConfig.model_fields.keys() - TOML_SETTINGS)
     parser.set_defaults(run=_fit)
 
 
@@ -179,6 +193,21 @@ def _add_evaluate(commands: Any) -> None:
     )
     _add_json(parser)
     parser.set_defaults(run=_evaluate)
+
+
+def _add_report(commands: Any) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="write the report of a bundle again, for people to read",
+        epilog=_REPORT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_bundle(parser)
+    _add_images(parser)
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help=f"HTML file to write [BUNDLE/{REPORT_FILE}]"
+    )
+    parser.set_defaults(run=_report)
 
 
 def _add_check(commands: Any) -> None:
@@ -250,14 +279,45 @@ def _fit(options: argparse.Namespace) -> None:
     dataset = _dataset(options, config.exclude)
     with scratch_folder(options.scratch) as scratch:
         files = WorkFiles(options.checkpoint, scratch)
-        bundle = fit(dataset, config, options.out.name, files, reused)
-    folder, manifest = publish(bundle, options.out)
+        trained = train(dataset, config, options.out.name, files, reused)
+    folder, manifest = publish(trained.bundle, options.out)
     if options.checkpoint:
         options.checkpoint.unlink(missing_ok=True)
+    report = _report_of_fit(dataset, trained, folder, manifest, options.typed)
     if options.json:
-        print(json.dumps({"bundle": str(folder), "digest": manifest.digest, **manifest.quality}))
+        facts = {"bundle": str(folder), "digest": manifest.digest, "report": report and str(report)}
+        figures = {each.part: each.evaluation.to_json() for each in trained.judged}
+        print(json.dumps({**facts, **figures}))
     else:
-        print(fit_text(manifest, folder))
+        print(fit_text(manifest, folder, report))
+
+
+def _report_of_fit(
+    dataset: Dataset, trained: TrainedModel, folder: Path, manifest: Manifest, typed: Sequence[str]
+) -> Path | None:
+    """Write the report beside a bundle that is published, and so outlasts whatever happens here."""
+    path, engine = folder / REPORT_FILE, Engine(trained.bundle)
+    try:
+        findings = of_fit(engine, dataset, trained.judged)
+        write_report(path, engine, manifest, findings, typed_command(typed))
+    except KeyboardInterrupt:
+        logger.warning("interrupted: %s is complete, but has no report", folder)
+    except ConfigError as error:
+        logger.warning("%s is complete, but has no report: %s", folder, error)
+    else:
+        return path
+    return None
+
+
+def _report(options: argparse.Namespace) -> None:
+    engine = Engine.load(options.bundle)
+    path = options.out or options.bundle / REPORT_FILE
+    check_report_target(path)
+    findings = of_bundle(engine, _dataset(options))
+    out = options.bundle.absolute().parent
+    command = recorded_command(engine.manifest, options.images, options.labels, out)
+    write_report(path, engine, engine.manifest, findings, command)
+    print(f"report {path}")
 
 
 def _check(options: argparse.Namespace) -> None:

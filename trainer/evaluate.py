@@ -33,6 +33,7 @@ __all__ = [
     "ScoredImages",
     "Selection",
     "choose_test_images",
+    "divide",
     "evaluate",
     "evaluate_scores",
     "evaluation_of",
@@ -173,12 +174,7 @@ def choose_test_images(
 
     `train_per_class` None: as many as the bundle was trained on.
     """
-    left_out = sorted(set(found.labels) - set(engine.labels))
-    if left_out:
-        logger.warning("left out, not among the bundle's labels: %s", shortened(left_out))
-    dataset = found.restricted_to(engine.labels)
-    if not dataset.images:
-        raise DataError(f"{found.root} has no images of the bundle's {len(engine.labels)} labels")
+    dataset = _known_classes(engine, found)
     images = dataset.images
     if split_seed is not None:
         images = _outside_split(engine, dataset, split_seed, train_per_class)
@@ -186,6 +182,32 @@ def choose_test_images(
     trained_on = None if training is None else len(training.intersection(images))
     _log_training_images(trained_on, len(images), _settings_of(engine))
     return Selection(images, trained_on)
+
+
+def divide(engine: Engine, found: Dataset) -> tuple[Dataset | None, Dataset]:
+    """Images of the bundle's labels: those that it was trained on, and all others.
+
+    If that cannot be told, the first are None and the others are all.
+    """
+    dataset = _known_classes(engine, found)
+    training = _training_images(engine, dataset)
+    if training is None:
+        _log_training_images(None, len(dataset.images), {})
+        return None, dataset
+    seen = tuple(image for image in dataset.images if image in training)
+    new = tuple(image for image in dataset.images if image not in training)
+    return replace(dataset, images=seen), replace(dataset, images=new)
+
+
+def _known_classes(engine: Engine, found: Dataset) -> Dataset:
+    """The images of the bundle's labels; other classes are named."""
+    left_out = sorted(set(found.labels) - set(engine.labels))
+    if left_out:
+        logger.warning("left out, not among the bundle's labels: %s", shortened(left_out))
+    dataset = found.restricted_to(engine.labels)
+    if not dataset.images:
+        raise DataError(f"{found.root} has no images of the bundle's {len(engine.labels)} labels")
+    return dataset
 
 
 def _outside_split(

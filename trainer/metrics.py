@@ -4,6 +4,7 @@
 probabilities are the softmax.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,7 +33,7 @@ Interval = tuple[float, float]
 
 _BINS = 15
 # Of the normal distribution, between which 95 % lie.
-_DEVIATIONS = 1.96
+_DEVIATIONS = 1.959963984540054
 
 
 def mean_class_accuracy(predicted: Labels, labels: Labels) -> float:
@@ -52,11 +53,16 @@ def class_accuracies(predicted: Labels, labels: Labels) -> Float64Array:
 
 
 def share_interval(right: int, count: int) -> Interval:
-    """Where the true share lies with 95 % confidence, if `right` of `count` were (Wilson 1927)."""
-    from scipy.stats import binomtest  # noqa: PLC0415
+    """Where the true share lies with 95 % confidence, if `right` of `count` were (Wilson 1927).
 
-    found = binomtest(right, count).proportion_ci(method="wilson")
-    return float(found.low), float(found.high)
+    SciPy has it only beside the probability of a test, which takes a millisecond a class.
+    """
+    share, squared = right / count, _DEVIATIONS**2 / count
+    width = _DEVIATIONS * math.sqrt((share * (1 - share) + squared / 4) / count)
+    centre, whole = share + squared / 2, 1 + squared
+    low = (centre - width) / whole if right else 0.0  # what rounding leaves is nothing
+    high = (centre + width) / whole if right < count else 1.0
+    return low, high
 
 
 def mean_class_accuracy_interval(predicted: Labels, labels: Labels) -> Interval:

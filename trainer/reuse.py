@@ -20,12 +20,11 @@ from trainer.features import LearnedFeatures
 from trainer.parallel import map_ordered
 from trainer.stages import stage
 
-__all__ = ["ReusedModel"]
+__all__ = ["FEATURE_SETTINGS", "ReusedModel"]
 
 logger = logging.getLogger(__name__)
 
-# What of the settings is in the trees and dictionaries; all else is the classifier's.
-_OF_FEATURES = (
+FEATURE_SETTINGS = (
     "recipe",
     "samples",
     "depth",
@@ -47,6 +46,7 @@ _OF_FEATURES = (
     "sign_rule",
     "pyramid",
 )
+"""What of the settings is in the trees and dictionaries; all else is the classifier's."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class ReusedModel:
 
     def config(self, given: Mapping[str, Any]) -> FitConfig:
         """The settings of a fit: the classifier's as given, those of the features as they were."""
-        wrong = sorted(set(given) & set(_OF_FEATURES))
+        wrong = sorted(set(given) & set(FEATURE_SETTINGS))
         if wrong:
             raise ConfigError(
                 f"{wrong[0]} is given beside --from-bundle, whose trees and dictionaries stay as "
                 "they are; expected settings of the classifier only"
             )
         settings = self._provenance("settings", {})
-        kept = {name: settings[name] for name in _OF_FEATURES if settings.get(name) is not None}
+        kept = {name: settings[name] for name in FEATURE_SETTINGS if settings.get(name) is not None}
         kept.pop("given_groups", None)  # it names a file of somebody else
         mirroring = "always" if self._provenance("mirrored", False) else "never"  # noqa: FBT003
         return FitConfig.of({"mirroring": mirroring, **kept, **given})

@@ -49,9 +49,8 @@ STAGES: tuple[StageName, ...] = get_args(StageName)
 class StageRecord:
     """What one stage took so far, all of its turns together.
 
-    `peak_bytes` is the most memory that the process had until the end of its last turn, None
-    where the system does not tell. The system keeps one peak for a process: a stage has raised
-    it if it is above that of the stages before.
+    `peak_bytes` is the most memory that the process has had, if it was in this stage: the system
+    keeps one peak for a process, which a stage raises or does not. None if it never did.
     """
 
     seconds: float = 0.0
@@ -79,6 +78,7 @@ class StageRecording:
         self.records: dict[StageName, StageRecord] = {}
         self._open: list[StageName] = ["other"]
         self._wall, self._cpu = time.monotonic(), time.process_time()
+        self._peak = 0
 
     @property
     def current(self) -> StageName:
@@ -103,14 +103,14 @@ class StageRecording:
 
     def _charge(self) -> None:
         """Put what was taken since the last change down to the current stage."""
-        wall, cpu = time.monotonic(), time.process_time()
+        wall, cpu, peak = time.monotonic(), time.process_time(), peak_bytes() or 0
         so_far = self.records.get(self.current, StageRecord())
         self.records[self.current] = StageRecord(
             so_far.seconds + wall - self._wall,
             so_far.cpu_seconds + cpu - self._cpu,
-            peak_bytes(),
+            peak if peak > self._peak else so_far.peak_bytes,
         )
-        self._wall, self._cpu = wall, cpu
+        self._wall, self._cpu, self._peak = wall, cpu, peak
 
 
 _CURRENT: ContextVar[StageRecording | None] = ContextVar("stage_recording", default=None)

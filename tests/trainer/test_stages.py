@@ -11,10 +11,11 @@ from trainer.stages import StageRecord, peak_bytes, recording, stage
 
 
 class Clock:
-    """Moves only when it is told to; the process works half of the time."""
+    """Moves only when it is told to, as does memory; the process works half of the time."""
 
     def __init__(self) -> None:
         self.now = 100.0
+        self.peak = 50
 
     def monotonic(self) -> float:
         return self.now
@@ -28,6 +29,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     parts = SimpleNamespace(monotonic=made.monotonic, process_time=made.process_time)
     monkeypatch.setattr(stages, "time", parts)
+    monkeypatch.setattr(stages, "peak_bytes", lambda: made.peak)
     return made
 
 
@@ -72,14 +74,26 @@ def test_without_a_recording_a_stage_is_just_its_block() -> None:
     assert set(run.finished()) == {"other"}
 
 
-def test_a_record_tells_the_peak_of_memory_and_survives_json() -> None:
-    with recording() as run, stage("tree"):
-        found = run.finished()["tree"]
-    assert found.peak_bytes is not None
-    assert found.peak_bytes > 10_000_000
-    rounded = StageRecord(round(found.seconds, 2), round(found.cpu_seconds, 2), found.peak_bytes)
-    assert StageRecord.from_json(found.to_json()) == rounded
-    assert peak_bytes() is not None
+def test_a_stage_is_charged_for_the_peak_that_it_raised(clock: Clock) -> None:
+    with recording() as run:
+        with stage("tree"):
+            clock.peak = 70
+        with stage("dictionary"):
+            pass
+        with stage("search"):
+            clock.peak = 90
+        with stage("tree"):
+            pass
+        found = run.finished()
+    peaks = {name: record.peak_bytes for name, record in found.items()}
+    assert peaks == {"tree": 70, "dictionary": None, "search": 90, "other": 50}
+
+
+def test_a_record_survives_json() -> None:
+    record = StageRecord(1.25, 2.5, peak_bytes())
+    assert record.peak_bytes is not None
+    assert record.peak_bytes > 10_000_000
+    assert StageRecord.from_json(record.to_json()) == record
 
 
 def test_the_peak_of_memory_is_unknown_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
