@@ -59,12 +59,12 @@ format: $(VENV)/.all ## let ruff rewrite the code
 	$(BIN)/ruff format .
 
 model: $(VENV)/.all ## train the next version of the embedded model of objects (DATA=folder of Caltech 101)
-	$(BIN)/python -m trainer fit $(DATA) --out service/models/caltech101 \
+	$(BIN)/python -m trainer fit $(DATA) --out service/models/caltech101 --no-report \
 	    --config trainer/presets/caltech101.toml \
 	    --train-per-class 30 --split-seed 0 --exclude BACKGROUND_Google
 
 scenes-model: $(VENV)/.all ## train the next version of the embedded model of scenes (SCENES=folder of 15 scenes)
-	$(BIN)/python -m trainer fit $(SCENES) --out service/models/scenes15 \
+	$(BIN)/python -m trainer fit $(SCENES) --out service/models/scenes15 --no-report \
 	    --config trainer/presets/scenes15.toml --train-per-class 100 --split-seed 0
 
 bench: $(VENV)/.all ## measure speed side by side, about six minutes; writes bench.json and bench.png

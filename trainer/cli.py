@@ -152,7 +152,11 @@ def _add_fit(commands: Any) -> None:
     )
     _add_images(parser)
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="MODELS/NAME", help="gets a new version"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="MODELS/NAME",
+        help=f"gets a new version, with a {REPORT_FILE} in it",
     )
     parser.add_argument(
         "--from-bundle",
@@ -172,6 +176,11 @@ def _add_fit(commands: Any) -> None:
         type=Path,
         metavar="FOLDER",
         help="folder for descriptors that do not fit in memory [memory]",
+    )
+    parser.add_argument(
+        "--no-report",
+        action="store_true",
+        help=f"write no {REPORT_FILE}, which has small copies of some images in it",
     )
     _add_json(parser)
     _add_config(parser, FitConfig.model_fields.keys() - TOML_SETTINGS)
@@ -283,7 +292,9 @@ def _fit(options: argparse.Namespace) -> None:
     folder, manifest = publish(trained.bundle, options.out)
     if options.checkpoint:
         options.checkpoint.unlink(missing_ok=True)
-    report = _report_of_fit(dataset, trained, folder, manifest, options.typed)
+    report = None
+    if not options.no_report:
+        report = _report_of_fit(dataset, trained, folder, manifest, options.typed)
     if options.json:
         facts = {"bundle": str(folder), "digest": manifest.digest, "report": report and str(report)}
         figures = {each.part: each.evaluation.to_json() for each in trained.judged}

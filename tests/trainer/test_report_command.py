@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import shlex
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from service.engine import Engine
+from service.engine.bundle import MANIFEST_FILE, TENSORS_FILE
 from service.examples import shapes
 from service.repository import Repository, survey
 from tests.support.html_pages import Element, parse
@@ -77,6 +79,36 @@ def test_report_refuses_a_target_that_cannot_be_written_before_it_reads_images(
     assert f"{tmp_path} is a folder, expected a file" in capsys.readouterr().err
     assert main([*command, str(tmp_path / "missing" / "page.html")]) == 2
     assert "is not a writable folder" in capsys.readouterr().err
+
+
+def test_a_fit_without_a_report_writes_the_bundle_alone(drawn_images: Path, tmp_path: Path) -> None:
+    out = tmp_path / "drawn"
+    assert main(["fit", str(drawn_images), "--out", str(out), *SMALL, "--no-report"]) == 0
+    assert sorted(path.name for path in (out / "1").iterdir()) == [MANIFEST_FILE, TENSORS_FILE]
+
+
+def test_a_fit_whose_report_is_interrupted_has_its_bundle_and_says_so(
+    drawn_images: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "drawn"
+    flush = os.fsync
+
+    def interrupt_the_report(number: int) -> None:
+        if Path(f"/proc/self/fd/{number}").readlink().parent == out / "1":
+            raise KeyboardInterrupt
+        flush(number)
+
+    monkeypatch.setattr(os, "fsync", interrupt_the_report)
+    with caplog.at_level(logging.WARNING):
+        assert main(["fit", str(drawn_images), "--out", str(out), *SMALL]) == 0
+    assert f"interrupted: {out / '1'} is complete, but has no report" in caplog.messages
+    assert f"bundle {out / '1'}\nmean per-class accuracy" in capsys.readouterr().out
+    assert sorted(path.name for path in (out / "1").iterdir()) == [MANIFEST_FILE, TENSORS_FILE]
+    Engine.load(out / "1")
 
 
 @pytest.mark.parametrize("given", [SMALL, (*SMALL, "--exclude", "a b", "--exclude", "c;d")])

@@ -60,7 +60,7 @@ def write_report(
 def render(engine: Engine, manifest: Manifest, findings: Findings, command: RepeatCommand) -> str:
     """The page as text; an engine that is not published yet has another manifest."""
     learned = model_sections(engine, manifest, findings.leaf_use, command)
-    sections = [*quality_sections(findings), *learned]
+    sections = [*quality_sections(manifest, findings), *learned]
     body = tag("body", _header(manifest, sections), tag("main", *sections))
     return "<!doctype html>\n" + tag("html", _head(manifest), body, lang="en") + "\n"
 

@@ -2,7 +2,9 @@
 
 import base64
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+from service.engine import Manifest
 from trainer.confusion import ClassFigures, Confusion
 from trainer.data.dataset import shortened
 from trainer.metrics import Interval
@@ -40,9 +42,9 @@ _EXPLANATIONS = {
 }
 
 
-def quality_sections(findings: Findings) -> Iterator[Markup]:
+def quality_sections(manifest: Manifest, findings: Findings) -> Iterator[Markup]:
     """Everything about quality that is known."""
-    yield _accuracy(findings.parts)
+    yield _accuracy(manifest, findings.parts)
     confused = [part for part in findings.parts if part.confusion is not None]
     if confused:
         yield section(
@@ -68,12 +70,13 @@ def _folded(parts: Sequence[JudgedPart], contents: Iterable[Markup]) -> Iterator
             yield tag("div", tag("h3", _TITLES[part.part]), content)
 
 
-def _accuracy(parts: Sequence[JudgedPart]) -> Markup:
+def _accuracy(manifest: Manifest, parts: Sequence[JudgedPart]) -> Markup:
     if not parts:
         words = "Unknown: no class has a second image to test on."
         return section("accuracy", "Accuracy", tag("p", words))
     columns = [_accuracy_column(part) for part in parts]
-    rows = [(key, *(column[key] for column in columns)) for key in columns[0]]
+    keys = dict.fromkeys(key for column in columns for key in column)
+    rows = [(key, *(column.get(key, "–") for column in columns)) for key in keys]
     head = ("figure", *(_TITLES[part.part] for part in parts))
     notes = [
         tag(
@@ -86,13 +89,23 @@ def _accuracy(parts: Sequence[JudgedPart]) -> Markup:
     ]
     missing = [_untested(part) for part in parts if part.figures.get("untested")]
     tiles = tag("dl", *map(_tile, parts), class_="tiles")
-    return section("accuracy", "Accuracy", tiles, *notes, *missing, table("Figures", head, rows))
+    sentences = (*notes, *missing, _known(manifest))
+    return section("accuracy", "Accuracy", tiles, *sentences, table("Figures", head, rows))
+
+
+def _known(manifest: Manifest) -> Markup | None:
+    """The threshold below which images are taken for none of the classes, if there is one."""
+    threshold: Any = manifest.config.to_json().get("known_threshold")
+    if threshold is None:
+        return None
+    words = f"An image whose best score is below {threshold:.3f} is taken for none of the classes."
+    return tag("p", words)
 
 
 def _tile(part: JudgedPart) -> Markup:
     figures = part.figures
     interval = figures.get("interval")
-    within = "" if interval is None else f" ({between((interval[0], interval[1]))})"
+    within = "" if interval is None else f" ({_within(interval)})"
     return tag(
         "div",
         tag("dt", f"Accuracy, {_TITLES[part.part].lower()}"),
@@ -101,20 +114,28 @@ def _tile(part: JudgedPart) -> Markup:
 
 
 def _accuracy_column(part: JudgedPart) -> dict[str, Child]:
+    """The figures by their names; those in the second list are not always there."""
     figures = part.figures
-    interval = figures.get("interval")
-    return {
+    column: dict[str, Child] = {
         "mean per-class accuracy": share(figures["mean_class_accuracy"]),
-        "with 95 % confidence": "unknown"
-        if interval is None
-        else between((interval[0], interval[1])),
-        "accuracy over all images": share(figures["accuracy"])
-        if "accuracy" in figures
-        else "unknown",
+        "with 95 % confidence": _within(figures.get("interval")),
+        "accuracy over all images": _share(figures.get("accuracy")),
         "log loss": _rounded(figures.get("log_loss")),
         "calibration error": _rounded(figures.get("calibration_error")),
         "images": figures.get("n_test", "unknown"),
     }
+    for key, title in (("kept", "taken for known"), ("rejected", "other images rejected")):
+        if figures.get(key) is not None:
+            column[title] = share(figures[key])
+    return column
+
+
+def _within(interval: Sequence[float] | None) -> str:
+    return "unknown" if interval is None else between((interval[0], interval[1]))
+
+
+def _share(value: float | None) -> str:
+    return "unknown" if value is None else share(value)
 
 
 def _recorded(accuracy: float) -> str:
