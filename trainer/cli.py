@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from service.engine import Engine, LeafcodeError, Manifest
+from service.engine import Engine, LeafcodeError
 from service.engine.cpu_level import require_cpu_level
 from trainer.check import check
 from trainer.check_text import check_text
@@ -21,9 +21,10 @@ from trainer.data.sampling import log_unreadable
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate import choose_test_images, evaluate
 from trainer.exact.baseline import OmpDictionary, measure_baseline
-from trainer.fit import TrainedModel, WorkFiles, scratch_folder, train
+from trainer.fit import WorkFiles, scratch_folder, train
+from trainer.fit_report import report_fit
 from trainer.page.document import REPORT_FILE, check_report_target, write_report
-from trainer.page.findings import of_bundle, of_fit
+from trainer.page.findings import of_bundle
 from trainer.publish import check_target, publish
 from trainer.repeat import TOML_SETTINGS, recorded_command, typed_command
 from trainer.report import (
@@ -294,30 +295,13 @@ def _fit(options: argparse.Namespace) -> None:
         options.checkpoint.unlink(missing_ok=True)
     report = None
     if not options.no_report:
-        report = _report_of_fit(dataset, trained, folder, manifest, options.typed)
+        report = report_fit(trained, dataset, folder, manifest, typed_command(options.typed))
     if options.json:
         facts = {"bundle": str(folder), "digest": manifest.digest, "report": report and str(report)}
         figures = {each.part: each.evaluation.to_json() for each in trained.judged}
         print(json.dumps({**facts, **figures}))
     else:
         print(fit_text(manifest, folder, report))
-
-
-def _report_of_fit(
-    dataset: Dataset, trained: TrainedModel, folder: Path, manifest: Manifest, typed: Sequence[str]
-) -> Path | None:
-    """Write the report beside a bundle that is published, and so outlasts whatever happens here."""
-    path, engine = folder / REPORT_FILE, Engine(trained.bundle)
-    try:
-        findings = of_fit(engine, dataset, trained.judged)
-        write_report(path, engine, manifest, findings, typed_command(typed))
-    except KeyboardInterrupt:
-        logger.warning("interrupted: %s is complete, but has no report", folder)
-    except ConfigError as error:
-        logger.warning("%s is complete, but has no report: %s", folder, error)
-    else:
-        return path
-    return None
 
 
 def _report(options: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from trainer.metrics import (
     calibration_error,
@@ -64,6 +65,12 @@ def test_an_interval_of_a_share_is_wilsons() -> None:
     # Of Newcombe 1998, table I: 81 of 263 and 0 of 20.
     assert share_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
     assert share_interval(0, 20) == pytest.approx((0, 0.1611), abs=1e-4)
+
+
+@pytest.mark.parametrize(("right", "count"), [(0, 1), (1, 1), (1, 2), (3, 7), (60, 60), (999, 1e4)])
+def test_an_interval_of_a_share_is_that_of_scipy(right: int, count: float) -> None:
+    expected = binomtest(right, int(count)).proportion_ci(method="wilson")
+    assert share_interval(right, int(count)) == pytest.approx(tuple(expected), abs=1e-12)
 
 
 @pytest.mark.parametrize(("lowest", "images"), [(0.3, 30), (0.9, 10), (0.5, 200)])
