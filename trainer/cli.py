@@ -23,6 +23,7 @@ from trainer.evaluate import choose_test_images, evaluate
 from trainer.exact.baseline import OmpDictionary, measure_baseline
 from trainer.fit import WorkFiles, scratch_folder, train
 from trainer.fit_report import report_fit
+from trainer.fit_state import default_cache
 from trainer.page.document import REPORT_FILE, check_report_target, write_report
 from trainer.page.findings import of_bundle
 from trainer.publish import check_target, publish
@@ -167,10 +168,16 @@ def _add_fit(commands: Any) -> None:
         "classifier: adds a class, or corrects labels, in seconds",
     )
     parser.add_argument(
-        "--checkpoint",
+        "--resume",
+        action="store_true",
+        help="go on where a fit of the same images and settings was interrupted",
+    )
+    parser.add_argument(
+        "--cache",
         type=Path,
-        metavar="FILE",
-        help="file to resume an interrupted run from, removed at the end",
+        default=default_cache(),
+        metavar="FOLDER",
+        help=f"keeps what unfinished fits have learned [{default_cache()}]",
     )
     parser.add_argument(
         "--scratch",
@@ -287,12 +294,17 @@ def _fit(options: argparse.Namespace) -> None:
     else:
         config = reused.config(given_settings(options.config, FitConfig.given(options)))
     dataset = _dataset(options, config.exclude)
-    with scratch_folder(options.scratch) as scratch:
-        files = WorkFiles(options.checkpoint, scratch)
-        trained = train(dataset, config, options.out.name, files, reused)
-    folder, manifest = publish(trained.bundle, options.out)
-    if options.checkpoint:
-        options.checkpoint.unlink(missing_ok=True)
+    try:
+        with scratch_folder(options.scratch) as scratch:
+            files = WorkFiles(options.cache / "fits", scratch, options.resume)
+            trained = train(dataset, config, options.out.name, files, reused)
+        folder, manifest = publish(trained.bundle, options.out)
+    except KeyboardInterrupt:
+        hint = "the same command with --resume goes on" if reused is None else "nothing is lost"
+        print(f"interrupted; nothing was written; {hint}", file=sys.stderr)
+        raise SystemExit(130) from None
+    if trained.state:
+        trained.state.remove()
     report = None
     if not options.no_report:
         report = report_fit(trained, dataset, folder, manifest, typed_command(options.typed))

@@ -21,6 +21,7 @@ from trainer.data.sampling import log_unreadable
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate import JudgedImages, ScoredImages, evaluation_of, score_images
 from trainer.features import FeaturePlan, LearnedFeatures, learn_features
+from trainer.fit_state import FitState
 from trainer.given.file import GroupsFile, read_groups
 from trainer.learn.classifier import ClassifierSettings, FittedClassifier
 from trainer.mirroring import MirrorTrial
@@ -48,20 +49,25 @@ logger = logging.getLogger(__name__)
 class WorkFiles:
     """Where a run keeps what outlasts it or does not fit in memory.
 
-    `checkpoint` is a file with the state of dictionary learning after every iteration; if
-    it exists, learning goes on there. `scratch` is a folder for the descriptors.
+    Below the folder `states` is what an unfinished run has learned; with `resume`, it goes on
+    there. `scratch` is a folder for the descriptors.
     """
 
-    checkpoint: Path | None = None
+    states: Path | None = None
     scratch: Path | None = None
+    resume: bool = False
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A bundle that is not written yet, and the images that tell how good it is."""
+    """A bundle that is not written yet, and the images that tell how good it is.
+
+    `state` is to be removed when the bundle is written.
+    """
 
     bundle: Bundle
     judged: tuple[JudgedImages, ...]
+    state: FitState | None
 
     def with_stages(self, stages: StageRecording) -> "TrainedModel":
         """The same; its provenance tells what each stage of training took."""
@@ -109,10 +115,13 @@ def _train(
     dataset = trainable(dataset)
     split = training_split(dataset, config)
     logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
-    if reused is None:
-        features = learn_features(split.train, plan)
-    else:
+    state = None
+    if reused is not None:
         features = reused.features(split.train, config)
+    else:
+        if files.states is not None:
+            state = FitState.begin(files.states, split.train, config, resume=files.resume)
+        features = _learn_features(split, plan, state)
     _require_all_classes(dataset, features)
     settings = ClassifierSettings(
         config.classifier,
@@ -153,7 +162,7 @@ def _train(
         quality={each.part: each.evaluation.to_quality() for each in judged},
         provenance=provenance,
     )
-    return TrainedModel(Bundle(manifest, bundle.tensors), judged)
+    return TrainedModel(Bundle(manifest, bundle.tensors), judged, state)
 
 
 @contextmanager
@@ -170,21 +179,23 @@ def scratch_folder(parent: Path | None) -> Iterator[Path | None]:
 
 def _plan(config: FitConfig, files: WorkFiles) -> FeaturePlan:
     """The plan of a run. Files are looked at here, so that a wrong one fails at once."""
-    if files.checkpoint is not None:
-        _check_checkpoint(files.checkpoint)
     if config.given_groups is None:
-        return FeaturePlan(config, None, files.checkpoint, files.scratch)
-    if files.checkpoint is not None:
-        raise ConfigError("a checkpoint beside given groups, expected none: it is for learned ones")
+        return FeaturePlan(config, None, None, files.scratch)
     file = GroupsFile(Path(config.given_groups), config.atoms, config.nonzeros, config.group_search)
     return FeaturePlan(config, read_groups(file), None, files.scratch)
 
 
-def _check_checkpoint(path: Path) -> None:
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"--checkpoint {path}: {path.parent} is not a writable folder")
-    if path.is_dir():
-        raise ConfigError(f"--checkpoint {path} is a folder, expected a file or a new name")
+def _learn_features(split: Split, plan: FeaturePlan, state: FitState | None) -> LearnedFeatures:
+    """Features of the training images, or those that the state holds."""
+    if state is None:
+        return learn_features(split.train, plan)
+    features = state.features()
+    if features is None:
+        keeps_iterations = plan.given is None
+        plan = replace(plan, checkpoint=state.iterations if keeps_iterations else None)
+        features = learn_features(split.train, plan)
+        state.keep(features)
+    return features
 
 
 def trainable(found: Dataset) -> Dataset:

@@ -86,6 +86,11 @@ class FeatureExtractor:
         assert codes is not None  # noqa: S101  # the configuration was checked
         self._codes = codes
 
+    @classmethod
+    def from_tensors(cls, config: EngineConfig, tensors: Tensors) -> "FeatureExtractor":
+        """The extractor that tensors hold, by the names of `tensors`."""
+        return FeatureExtractor(config, *_parts(config, tensors))
+
     def weighted(
         self, weights: Sequence[float], probability_scale: float = 1.0
     ) -> "FeatureExtractor":
@@ -179,6 +184,20 @@ class FeatureExtractor:
         return pooled
 
 
+def _parts(config: EngineConfig, tensors: Tensors) -> tuple[list[Hash], list[Block]]:
+    """The hashes of a configuration's views and its blocks, from tensors; nothing is copied."""
+    return (
+        [
+            hash_from_tensors(view, part_of(tensors, view_prefix(number)))
+            for number, view in enumerate(config.views)
+        ],
+        [
+            block_from_tensors(block, part_of(tensors, block_prefix(number)))
+            for number, block in enumerate(config.blocks)
+        ],
+    )
+
+
 def _blocks_of(
     blocks: Sequence[Block], view: int
 ) -> tuple[CodesBlock | None, ResidualsBlock | None]:
@@ -195,18 +214,7 @@ class Engine(FeatureExtractor):
 
     def __init__(self, bundle: Bundle, threads: int = 1) -> None:
         tensors, config = bundle.tensors, bundle.manifest.config
-        super().__init__(
-            config,
-            [
-                hash_from_tensors(view, part_of(tensors, view_prefix(number)))
-                for number, view in enumerate(config.views)
-            ],
-            [
-                block_from_tensors(block, part_of(tensors, block_prefix(number)))
-                for number, block in enumerate(config.blocks)
-            ],
-            threads,
-        )
+        super().__init__(config, *_parts(config, tensors), threads)
         self.manifest: Manifest = bundle.manifest
         self.classifier = LinearClassifier.from_tensors(config, tensors)
 

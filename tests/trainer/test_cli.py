@@ -105,8 +105,6 @@ def test_fit_refuses_given_groups_that_do_not_fit_before_it_trains(
     arguments = ["fit", str(drawn_images), "--out", str(tmp_path / "drawn"), *SMALL]
     assert main([*arguments, "--given-groups", str(file)]) == 2
     assert "group 0 names atom 64, expected ids from 0 to 63" in capsys.readouterr().err
-    assert main([*arguments, "--given-groups", str(file), "--checkpoint", "x"]) == 2
-    assert "a checkpoint beside given groups" in capsys.readouterr().err
     assert not (tmp_path / "drawn").exists()
 
 
@@ -376,8 +374,9 @@ def test_fit_names_and_counts_unreadable_files_and_goes_on(
 
 def test_interrupted_fit_leaves_nothing_behind(drawn_images: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "trainer", "fit", str(drawn_images), *SMALL]
+    cache = ["--cache", str(tmp_path / "cache")]
     with subprocess.Popen(
-        [*command, "--out", str(tmp_path / "models" / "drawn"), "--iterations", "1000"],
+        [*command, "--out", str(tmp_path / "models" / "drawn"), "--iterations", "1000", *cache],
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
@@ -385,8 +384,9 @@ def test_interrupted_fit_leaves_nothing_behind(drawn_images: Path, tmp_path: Pat
         assert process.stderr is not None
         assert any("iteration 1/1000" in line for line in process.stderr)
         process.send_signal(signal.SIGINT)
-        assert "interrupted; nothing was written" in process.stderr.read()
+        said = process.stderr.read()
         assert process.wait(60) == 130
+    assert "interrupted; nothing was written; the same command with --resume goes on" in said
     assert not (tmp_path / "models").exists()
 
 
@@ -416,12 +416,8 @@ def test_fit_by_ksvd_with_glued_leaves_in_files_gives_the_same_tensors(
     assert first == second
 
 
-def test_killed_fit_goes_on_from_its_checkpoint_to_the_same_tensors(
-    drawn_images: Path, trained_bundle: Path, tmp_path: Path
-) -> None:
-    checkpoint, out = tmp_path / "state.npz", tmp_path / "models" / "drawn"
-    arguments = ["fit", str(drawn_images), "--out", str(out), *SMALL, "--train-per-class", "8"]
-    arguments += ["--checkpoint", str(checkpoint)]
+def _kill_after(line: str, arguments: list[str]) -> None:
+    """Start a fit, and kill it when it says a line."""
     with subprocess.Popen(
         [sys.executable, "-m", "trainer", *arguments],
         stderr=subprocess.PIPE,
@@ -429,38 +425,35 @@ def test_killed_fit_goes_on_from_its_checkpoint_to_the_same_tensors(
         env=environment(),
     ) as process:
         assert process.stderr is not None
-        assert any("iteration 2/3" in line for line in process.stderr)
+        assert any(line in said for said in process.stderr)
         process.kill()
-    assert checkpoint.exists()
-    assert main(arguments) == 0
-    assert not checkpoint.exists()
-    assert (out / "1" / TENSORS_FILE).read_bytes() == (trained_bundle / TENSORS_FILE).read_bytes()
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("line", "resumed"),
     [
-        ("missing/state.npz", "missing is not a writable folder"),
-        ("file/state.npz", "file is not a writable folder"),
-        ("folder", "is a folder, expected a file or a new name"),
+        ("iteration 2/3", "resuming after iteration"),
+        ("pooled vectors of", "resuming after trees and dictionaries"),
     ],
 )
-def test_fit_refuses_a_useless_checkpoint_before_it_trains(
+def test_killed_fit_goes_on_to_the_same_tensors(
     drawn_images: Path,
+    trained_bundle: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
-    name: str,
-    message: str,
+    line: str,
+    resumed: str,
 ) -> None:
     caplog.set_level(logging.INFO)
-    (tmp_path / "file").touch()
-    (tmp_path / "folder").mkdir()
-    arguments = ["fit", str(drawn_images), "--out", str(tmp_path / "models" / "drawn"), *SMALL]
-    assert main([*arguments, "--checkpoint", str(tmp_path / name)]) == 2
-    assert message in capsys.readouterr().err
-    assert "training images" not in caplog.text
-    assert not (tmp_path / "models").exists()
+    cache, out = tmp_path / "cache", tmp_path / "models" / "drawn"
+    arguments = ["fit", str(drawn_images), "--out", str(out), *SMALL, "--train-per-class", "8"]
+    arguments += ["--cache", str(cache), "--resume"]
+    _kill_after(line, arguments)
+    assert not out.exists()
+    assert main(arguments) == 0
+    assert resumed in caplog.text
+    assert not list((cache / "fits").iterdir())
+    assert (out / "1" / TENSORS_FILE).read_bytes() == (trained_bundle / TENSORS_FILE).read_bytes()
 
 
 class _OtherFit(logging.Handler):
