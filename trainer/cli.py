@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from service.engine import Engine, LeafcodeError
 from service.engine.cpu_level import require_cpu_level
+from trainer.cache_options import add_cache_options, cached_vectors
 from trainer.check import check
 from trainer.check_text import check_text
 from trainer.config import FitConfig, given_settings, load_config
@@ -176,13 +177,15 @@ def _add_fit(commands: Any) -> None:
         "--scratch",
         type=Path,
         metavar="FOLDER",
-        help="folder for descriptors that do not fit in memory [memory]",
+        help="folder for descriptors, and for pooled vectors of many images, that do not fit in "
+        "memory [memory, and the folder for temporary files]",
     )
     parser.add_argument(
         "--no-report",
         action="store_true",
         help=f"write no {REPORT_FILE}, which has small copies of some images in it",
     )
+    add_cache_options(parser)
     _add_json(parser)
     _add_config(parser, FitConfig.model_fields.keys() - TOML_SETTINGS)
     parser.set_defaults(run=_fit)
@@ -201,6 +204,7 @@ def _add_evaluate(commands: Any) -> None:
         metavar="N",
         help="training images of the split [as in the bundle]",
     )
+    add_cache_options(parser)
     _add_json(parser)
     parser.set_defaults(run=_evaluate)
 
@@ -217,6 +221,7 @@ def _add_report(commands: Any) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help=f"HTML file to write [BUNDLE/{REPORT_FILE}]"
     )
+    add_cache_options(parser)
     parser.set_defaults(run=_report)
 
 
@@ -287,7 +292,7 @@ def _fit(options: argparse.Namespace) -> None:
     else:
         config = reused.config(given_settings(options.config, FitConfig.given(options)))
     dataset = _dataset(options, config.exclude)
-    with scratch_folder(options.scratch) as scratch:
+    with scratch_folder(options.scratch) as scratch, cached_vectors(options):
         files = WorkFiles(options.checkpoint, scratch)
         trained = train(dataset, config, options.out.name, files, reused)
     folder, manifest = publish(trained.bundle, options.out)
@@ -308,7 +313,8 @@ def _report(options: argparse.Namespace) -> None:
     engine = Engine.load(options.bundle)
     path = options.out or options.bundle / REPORT_FILE
     check_report_target(path)
-    findings = of_bundle(engine, _dataset(options))
+    with cached_vectors(options):
+        findings = of_bundle(engine, _dataset(options))
     out = options.bundle.absolute().parent
     command = recorded_command(engine.manifest, options.images, options.labels, out)
     write_report(path, engine, engine.manifest, findings, command)
@@ -341,7 +347,8 @@ def _evaluate(options: argparse.Namespace) -> None:
     engine = Engine.load(options.bundle)
     split = (options.split_seed, options.train_per_class)
     selection = choose_test_images(engine, _dataset(options), *split)
-    evaluation = evaluate(engine, selection.images)
+    with cached_vectors(options):
+        evaluation = evaluate(engine, selection.images)
     log_unreadable(evaluation.unreadable)
     if options.json:
         print(json.dumps({**evaluation.to_json(), "trained_on": selection.trained_on}))

@@ -5,6 +5,7 @@ and 15 scenes, inner products are off by .0007 at most, and an SVM has .8310 of 
 right instead of .8313. A file that is mapped would count as memory of the process.
 """
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -62,20 +63,16 @@ class VectorFile:
             part = vector[place]
             scales[number] = np.abs(part).max(initial=0) / _LARGEST
             integers[place] = np.rint(part / (scales[number] or 1))
-        try:
+        with self._writing():
             self._file.write(integers.data)
-        except OSError as error:
-            raise DataError(
-                f"the pooled vectors cannot be written to {self._folder}: {error.strerror}; "
-                "--scratch names another folder"
-            ) from error
         self._scales.append(scales)
 
     def read(self, rows: slice) -> Int8Array:
         """The integers (rows, n_features) of some vectors, a new array; threads may read."""
-        self._file.flush()
+        with self._writing():
+            self._file.flush()
         integers = np.empty((rows.stop - rows.start, self.n_features), np.int8)
-        missing = integers.data.cast("B")
+        missing = integers.reshape(-1).view(np.uint8).data
         offset = rows.start * self.n_features
         while missing:
             count = os.preadv(self._file.fileno(), [missing], offset)
@@ -84,6 +81,17 @@ class VectorFile:
             missing, offset = missing[count:], offset + count
         return integers
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DataError(
+                f"the pooled vectors cannot be written to {self._folder}: {error.strerror}; "
+                "--scratch names another folder"
+            ) from error
+
     def close(self) -> None:
         """Give the space back."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # what was not written yet is of no use any more
+            self._file.close()
