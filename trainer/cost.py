@@ -6,6 +6,7 @@ off by a third, so only images are counted by that. They took 6 and 10 % more CP
 now, and three quarters of the memory or less.
 """
 
+import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from trainer.resources import available_memory, free_disk
 
 __all__ = [
     "MOST_ON_GRAMS",
+    "PART_OF_MANY",
     "FitCost",
     "are_many",
     "cost_text",
@@ -23,8 +25,13 @@ __all__ = [
     "require_resources",
 ]
 
+logger = logging.getLogger(__name__)
+
 MOST_ON_GRAMS = 5000
 """Images whose classifier is solved on Gram matrices in memory; of more, over a file."""
+
+PART_OF_MANY = 3000
+"""Images with which weights and regularisation of more are chosen, on Gram matrices."""
 
 # CPU seconds that an image of 300x225 pixels takes to its pooled vector, and the width of that.
 _POOLING_SECONDS = 0.0085
@@ -42,16 +49,16 @@ _SECONDS_PER_SKETCH_PAIR = 1.1e-8  # to find near-duplicates of many
 # Learning from descriptors comes first, then from pooled vectors; the larger one is what counts.
 _LEAST_BYTES = 130e6  # libraries and kernels
 _BYTES_PER_DESCRIPTOR = 1900.0  # 512 of its own, the rest copies and products
-_BYTES_PER_IMAGE = 0.85e6  # a pooled vector has 553 kB; Gram matrices
+_VECTOR_BYTES = 4.0 * _FEATURES
+_BYTES_PER_IMAGE = 0.85e6  # of which a pooled vector has 553 kB; Gram matrices
 _BYTES_PER_COPY = 1.5e6  # mirrored
 _MOST_COPIES = 1000
 
 # The grid of an image of 300x225 pixels has about as many.
 _DESCRIPTORS_PER_IMAGE = 14_000
 
-# Of many images: how many choose the weights, chunks of the file, a dozen arrays of weights for
-# up to 128 labels, sketches, and inner products with the images of a chunk.
-_PART = 3000
+# Of many images: chunks of the file, a dozen arrays of weights for up to 128 labels, sketches, and
+# inner products with the images of a chunk.
 _BYTES_OF_CHUNKS = 0.8e9
 _BYTES_PER_LABEL = 7.5e6
 _LABELS_AT_A_TIME = 128
@@ -61,11 +68,15 @@ _BYTES_PER_SCORE = 32.0
 
 @dataclass(frozen=True)
 class FitCost:
-    """CPU seconds of a fit, and the bytes of memory and of scratch files that it takes at most."""
+    """CPU seconds of a fit, and the bytes of memory and of scratch files that it takes at most.
+
+    `vector_bytes` is what pooled vectors alone take of the memory, whatever images show.
+    """
 
     cpu_seconds: float
     cores: int
     memory_bytes: float
+    vector_bytes: float
     disk_bytes: float
 
     def to_json(self) -> dict[str, float]:
@@ -93,7 +104,7 @@ def expected_cost(
     width = sum(block.n_features for block in config.recipe_for(colours=True).blocks) / _FEATURES
     descriptors = min(config.samples, _DESCRIPTORS_PER_IMAGE * n_images)
     is_many = are_many(n_images, config)
-    solved = min(n_images, _PART) if is_many else n_images
+    solved = min(n_images, PART_OF_MANY) if is_many else n_images
     seconds = (
         (_TIMES_POOLED_OF_MANY if is_many else _TIMES_POOLED) * pooling_seconds * n_images
         + _SECONDS_PER_DESCRIPTOR * descriptors
@@ -105,24 +116,31 @@ def expected_cost(
         _BYTES_PER_DESCRIPTOR * descriptors,
         width * (_BYTES_PER_IMAGE * solved + _BYTES_PER_COPY * copies),
     )
+    vectors = width * _VECTOR_BYTES * solved
     if not is_many:
-        return FitCost(seconds, n_threads(), _LEAST_BYTES + memory, 0.0)
+        return FitCost(seconds, n_threads(), _LEAST_BYTES + memory, vectors, 0.0)
     seconds += _SECONDS_PER_SCORE * width * n_images * n_labels
     seconds += _SECONDS_PER_SKETCH_PAIR * n_images**2
     labels = min(n_labels, _LABELS_AT_A_TIME)
     passes = width * (_BYTES_OF_CHUNKS + _BYTES_PER_LABEL * labels)
     passes += n_images * (_BYTES_PER_ROW + _BYTES_PER_SCORE * labels)
-    disk = width * _FEATURES * n_images
-    return FitCost(seconds, n_threads(), _LEAST_BYTES + max(memory, passes), disk)
+    disk = width * _FEATURES * n_images  # a byte each
+    return FitCost(seconds, n_threads(), _LEAST_BYTES + max(memory, passes), vectors, disk)
 
 
 def require_resources(cost: FitCost, scratch: Path) -> None:
     """Reject a fit that cannot end here, before hours are spent on it."""
     memory, disk = available_memory(), free_disk(scratch)
-    if memory is not None and cost.memory_bytes > memory:
+    if memory is not None and cost.vector_bytes > memory:
         raise DataError(
-            f"a fit takes up to {_gigabytes(cost.memory_bytes)} of memory here, and "
+            f"pooled vectors alone take {_gigabytes(cost.vector_bytes)} of memory, and "
             f"{_gigabytes(memory)} can be had: take fewer images or the recipe fast"
+        )
+    if memory is not None and cost.memory_bytes > memory:
+        logger.warning(
+            "training takes up to %s of memory, and %s can be had: it may not be enough",
+            _gigabytes(cost.memory_bytes),
+            _gigabytes(memory),
         )
     if cost.disk_bytes > disk:
         raise DataError(

@@ -17,6 +17,7 @@ from service.engine import FeatureExtractor
 from service.engine.arrays import Float32Array, Float64Array
 from service.engine.classifier import LinearClassifier
 from trainer.classification import learn_classification
+from trainer.cost import PART_OF_MANY
 from trainer.data.dataset import LabelledImage
 from trainer.data.duplicates import Sketcher
 from trainer.data.vectors import VectorFile
@@ -33,8 +34,6 @@ __all__ = ["ManyClassification", "learn_from_many", "representative_part"]
 
 logger = logging.getLogger(__name__)
 
-# Images with which weights and regularisation are chosen: 2.5 GB of pooled vectors and matrices.
-_PART = 3000
 _FEWEST_OF_CLASS = 2
 # Cosines of sketches of this width are off by .03 where those of others are .2.
 _SKETCH_WIDTH = 1024
@@ -97,7 +96,7 @@ def _choose(
 ) -> tuple[FeatureExtractor, Choice]:
     """The blocks that are used, with their weights, and the regularisation."""
     labels = np.array([image.label for image in learned.images])
-    part = representative_part(labels, _PART, settings.seed)
+    part = representative_part(labels, PART_OF_MANY, settings.seed)
     logger.info("weights and regularisation are chosen with %d of the images", len(part))
     images = tuple(learned.images[place] for place in part)
     chosen = learn_classification(replace(learned, images=images), n_labels, settings)

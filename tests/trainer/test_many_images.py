@@ -16,7 +16,8 @@ from tests.support.training import SMALL
 from trainer import cost, many_images
 from trainer.classification import learn_classification
 from trainer.cli import main
-from trainer.cost import FitCost, require_resources
+from trainer.config import FitConfig
+from trainer.cost import MOST_ON_GRAMS, FitCost, expected_cost, require_resources
 from trainer.data.dataset import LabelledImage
 from trainer.errors import DataError
 from trainer.features import LearnedFeatures
@@ -119,7 +120,7 @@ def test_fit_of_many_images_goes_this_road(
 ) -> None:
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(cost, "MOST_ON_GRAMS", 10)
-    monkeypatch.setattr(many_images, "_PART", 24)
+    monkeypatch.setattr(many_images, "PART_OF_MANY", 24)
     fit = ["fit", str(drawn_images), "--out", str(tmp_path / "many"), *SMALL]
     assert main([*fit, "--train-per-class", "8", "--mirroring", "always"]) == 0
     assert "of scratch files (an estimate)" in caplog.text
@@ -133,15 +134,38 @@ def test_fit_of_many_images_goes_this_road(
 
 
 @pytest.mark.parametrize(
-    ("memory", "disk", "sentence"),
+    ("cost_here", "sentence"),
     [
-        (1e15, 0.0, "a fit takes up to 1000000.0 GB of memory here, and .* GB can be had"),
-        (1e6, 1e18, "the pooled vectors take up to 1000000000.0 GB on disk, and .*--scratch"),
+        (FitCost(1.0, 1, 1e15, 1e15, 0.0), r"vectors alone take 1000000.0 GB of memory, and .* GB"),
+        (FitCost(1.0, 1, 1e6, 1e6, 1e18), r"up to 1000000000.0 GB on disk, and .*--scratch"),
     ],
 )
-def test_what_does_not_fit_is_rejected(
-    tmp_path: Path, memory: float, disk: float, sentence: str
-) -> None:
+def test_what_does_not_fit_is_rejected(tmp_path: Path, cost_here: FitCost, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
-        require_resources(FitCost(1.0, 1, memory, disk), tmp_path)
-    require_resources(FitCost(1.0, 1, 1e6, 1e6), tmp_path)
+        require_resources(cost_here, tmp_path)
+
+
+def test_what_may_not_fit_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    require_resources(FitCost(1.0, 1, 1e6, 1e6, 1e6), tmp_path)
+    assert not caplog.records
+    require_resources(FitCost(1.0, 1, 1e15, 1e6, 0.0), tmp_path)
+    assert "training takes up to 1000000.0 GB of memory" in caplog.text
+
+
+def test_memory_of_fits_on_gram_matrices_grows_and_of_larger_ones_hardly() -> None:
+    few, most = expected_cost(2500, 100), expected_cost(MOST_ON_GRAMS, 100)
+    more, many = expected_cost(MOST_ON_GRAMS + 1, 100), expected_cost(100_000, 100)
+    assert few.memory_bytes < most.memory_bytes > more.memory_bytes
+    assert many.memory_bytes < 6e9
+    assert most.disk_bytes == 0
+    assert many.disk_bytes == pytest.approx(13.8e9, rel=0.01)
+    assert many.cpu_seconds > more.cpu_seconds
+
+
+def test_a_narrow_recipe_takes_less_and_a_logistic_classifier_needs_gram_matrices() -> None:
+    best = expected_cost(20_000, 100)
+    paper = expected_cost(20_000, 100, config=FitConfig(recipe="paper"))
+    logistic = expected_cost(20_000, 100, config=FitConfig(classifier="logistic"))
+    assert paper.disk_bytes < 0.2 * best.disk_bytes
+    assert logistic.disk_bytes == 0
+    assert logistic.vector_bytes == pytest.approx(20_000 * 4 * 138_240)

@@ -15,7 +15,7 @@ import numpy as np
 
 from service.engine.arrays import Float32Array
 from trainer.data.vectors import VectorFile
-from trainer.parallel import n_threads
+from trainer.parallel import n_threads, progress_bar
 
 __all__ = ["Chunk", "FeatureMatrix"]
 
@@ -116,10 +116,12 @@ class FeatureMatrix:
         """The chunks of these numbers, or all; the next one is read meanwhile."""
         numbers = list(range(self.n_chunks) if order is None else order)
         ahead: Future[Chunk] | None = None
-        for number, following in zip(numbers, [*numbers[1:], None], strict=True):
-            chunk = self._chunk(number) if ahead is None else ahead.result()
-            ahead = None if following is None else self._reader.submit(self._chunk, following)
-            yield chunk
+        with progress_bar(total=len(numbers), desc="pass over the file") as bar:
+            for number, following in zip(numbers, [*numbers[1:], None], strict=True):
+                chunk = self._chunk(number) if ahead is None else ahead.result()
+                ahead = None if following is None else self._reader.submit(self._chunk, following)
+                yield chunk
+                bar.update()
 
     def scores(self, weights: Float32Array) -> Float32Array:
         """The product (n, n_labels) with weights (n_features + 1, n_labels)."""
