@@ -78,9 +78,10 @@ def solve_primal(matrix: FeatureMatrix, problem: PrimalProblem) -> PrimalClassif
     n_held_out = int(problem.held_out.sum())
     weights = np.empty((matrix.shape[1], problem.n_labels), np.float32)
     scores = np.empty((n_held_out, problem.n_labels), np.float32)
+    grams: dict[int, Float32Array] = {}
     for first in range(0, problem.n_labels, _MOST_LABELS):
         part = slice(first, min(first + _MOST_LABELS, problem.n_labels))
-        solver = _Solver(matrix, problem.labels - first, part.stop - first, problem.seed)
+        solver = _Solver(matrix, problem.labels - first, part.stop - first, grams, problem.seed)
         if n_held_out:
             seen = np.where(problem.held_out, 0.0, problem.regularisation)
             scores[:, part] = solver.solve(seen).scores[problem.held_out]
@@ -97,20 +98,30 @@ class _Point:
 
 
 class _Solver:
-    """Some labels of a matrix, and coefficients of the images that further solutions start from."""
+    """Some labels of a matrix, and coefficients of the images that further solutions start from.
 
-    def __init__(self, matrix: FeatureMatrix, labels: Labels, n_labels: int, seed: int) -> None:
+    `grams` are inner products of the images of each chunk, filled when they are needed first.
+    """
+
+    def __init__(
+        self,
+        matrix: FeatureMatrix,
+        labels: Labels,
+        n_labels: int,
+        grams: dict[int, Float32Array],
+        seed: int,
+    ) -> None:
         self._matrix = matrix
         self._labels = labels
         self._rng = np.random.default_rng([seed, 4])
-        self._grams: dict[int, Float32Array] = {}
+        self._grams = grams
         self._coefficients = np.zeros((n_labels, len(labels)), np.float32)
         self._weights = np.zeros((matrix.shape[1], n_labels), np.float32)
 
     def solve(self, regularisation: Float64Array) -> _Point:
         """The optimum for images with these C (n,); those of C 0 do not count."""
         costs = (2 * regularisation).astype(np.float32)
-        for number in range(_PASSES_AGAIN if self._grams else _PASSES):
+        for number in range(_PASSES_AGAIN if self._coefficients.any() else _PASSES):
             self._descend(costs)
             logger.info("pass %d over the pooled vectors", number + 1)
         return self._polish(costs)
