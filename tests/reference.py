@@ -520,3 +520,19 @@ def ksvd_sweep(
         left, sizes, right = np.linalg.svd(x[who] - z[who] @ w, full_matrices=False)
         z[who, atom], w[atom] = left[:, 0] * sizes[0], right[0]
     return z, w
+
+
+def coordinate_sweep(
+    gram: npt.ArrayLike, signs: npt.ArrayLike, costs: npt.ArrayLike, coefficients: npt.ArrayLike
+) -> Floats:
+    """Each coefficient (m,) in turn to where ½βᵀHβ + ½Σ β²/c − yᵀβ, yβ >= 0, is least.
+
+    gram H (m, m), signs y (m,), costs c (m,); nothing is left of a coefficient whose c is 0.
+    """
+    h, y, c = (np.asarray(array, np.float64) for array in (gram, signs, costs))
+    beta = np.array(coefficients, np.float64)
+    for i in range(len(y)):
+        others = h[i] @ beta - h[i, i] * beta[i]
+        least = (y[i] - others) / (h[i, i] + 1 / c[i]) if c[i] else 0.0
+        beta[i] = max(y[i] * least, 0) * y[i]
+    return beta

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from trainer.check import MOST_IMBALANCE, TINY, CheckReport
+from trainer.cost import cost_text
 from trainer.data.dataset import shortened
 from trainer.tables import Table, aligned
 
@@ -75,13 +76,4 @@ def _imbalance(report: CheckReport) -> str:
 
 
 def _cost(report: CheckReport) -> str:
-    cost = report.cost
-    return (
-        f"a fit with default settings takes about {_duration(cost.cpu_seconds)} of CPU time, "
-        f"{_duration(cost.cpu_seconds / cost.cores)} at best on these {cost.cores} cores, and "
-        f"up to {cost.memory_bytes / 1e9:.1f} GB of memory (an estimate)"
-    )
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+    return f"a fit with default settings takes {cost_text(report.cost)}"

@@ -5,7 +5,7 @@ of which the classifier's weights are made in the end.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy as np
 from service.engine import FeatureExtractor
 from service.engine.arrays import Float32Array
 from service.engine.classifier import LinearClassifier
-from trainer.data.dataset import LabelledImage
 from trainer.features import LearnedFeatures
 from trainer.learn.classifier import (
     ClassifierSettings,
@@ -23,12 +22,12 @@ from trainer.learn.classifier import (
 )
 from trainer.learn.grams import block_weights, column_slices, gram_matrix
 from trainer.learn.held_out import TrainingImages
-from trainer.learn.near_duplicates import near_duplicate_groups
+from trainer.learn.near_duplicates import log_groups, near_duplicate_groups
 from trainer.metrics import Labels
-from trainer.parallel import map_ordered
 from trainer.stages import stage
+from trainer.vectors import pooled_vectors
 
-__all__ = ["Classification", "learn_classification", "mirrored_vectors"]
+__all__ = ["Classification", "learn_classification"]
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ def learn_classification(
     extractor, images = learned.extractor, learned.images
     pooled = np.empty((len(images), extractor.config.n_features), np.float32)
     with stage("pooled vectors"):
-        for row, vector in enumerate(_pooled_vectors(extractor, images)):
+        for row, vector in enumerate(pooled_vectors(extractor, images)):
             pooled[row] = vector
     logger.info("%d pooled vectors of %d features", *pooled.shape)
     features = [pooled[:, place] for place in extractor.config.slices]
@@ -100,38 +99,5 @@ def _groups(grams: Sequence[Float32Array], labels: Labels) -> Labels:
     """Groups of near-duplicates, by all blocks alike; those that are not alone are counted."""
     similarities = sum(grams[1:], grams[0]) / np.float32(len(grams))
     groups = near_duplicate_groups(similarities, labels)
-    sizes = np.bincount(groups)
-    if (sizes > 1).any():
-        logger.info(
-            "%d images are near-duplicates of others, in %d groups that folds do not part",
-            sizes[sizes > 1].sum(),
-            (sizes > 1).sum(),
-        )
+    log_groups(groups)
     return groups
-
-
-def _pooled_vectors(
-    extractor: FeatureExtractor, images: Sequence[LabelledImage]
-) -> Iterator[Float32Array]:
-    """Pooled vectors (n_features,) of images, each block of unit length."""
-    even = _with_even_weights(extractor)
-    return map_ordered(
-        lambda image: even.pooled_vector(image.path.read_bytes()), images, "pooled vectors"
-    )
-
-
-def mirrored_vectors(
-    extractor: FeatureExtractor, images: Sequence[LabelledImage]
-) -> Iterator[Float32Array]:
-    """Those of the images with left and right exchanged."""
-    even = _with_even_weights(extractor)
-
-    def pooled_vector(image: LabelledImage) -> Float32Array:
-        picture = even.decode_picture(image.path.read_bytes())
-        return even.pool_picture(picture.mirrored())
-
-    return map_ordered(pooled_vector, images, "mirrored copies")
-
-
-def _with_even_weights(extractor: FeatureExtractor) -> FeatureExtractor:
-    return extractor.weighted([1.0] * len(extractor.blocks))

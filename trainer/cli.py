@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from service.engine import Engine, LeafcodeError
 from service.engine.cpu_level import require_cpu_level
+from trainer.cache_options import add_cache_options, cached_vectors, unfinished_fits
 from trainer.check import check
 from trainer.check_text import check_text
 from trainer.config import FitConfig, given_settings, load_config
@@ -23,7 +24,6 @@ from trainer.evaluate import choose_test_images, evaluate
 from trainer.exact.baseline import OmpDictionary, measure_baseline
 from trainer.fit import WorkFiles, scratch_folder, train
 from trainer.fit_report import report_fit
-from trainer.fit_state import default_cache
 from trainer.page.document import REPORT_FILE, check_report_target, write_report
 from trainer.page.findings import of_bundle
 from trainer.publish import check_target, publish
@@ -173,23 +173,18 @@ def _add_fit(commands: Any) -> None:
         help="go on where a fit of the same images and settings was interrupted",
     )
     parser.add_argument(
-        "--cache",
-        type=Path,
-        default=default_cache(),
-        metavar="FOLDER",
-        help=f"keeps what unfinished fits have learned [{default_cache()}]",
-    )
-    parser.add_argument(
         "--scratch",
         type=Path,
         metavar="FOLDER",
-        help="folder for descriptors that do not fit in memory [memory]",
+        help="folder for descriptors, and for pooled vectors of many images, that do not fit in "
+        "memory [memory, and the folder for temporary files]",
     )
     parser.add_argument(
         "--no-report",
         action="store_true",
         help=f"write no {REPORT_FILE}, which has small copies of some images in it",
     )
+    add_cache_options(parser)
     _add_json(parser)
     _add_config(parser, FitConfig.model_fields.keys() - TOML_SETTINGS)
     parser.set_defaults(run=_fit)
@@ -208,6 +203,7 @@ def _add_evaluate(commands: Any) -> None:
         metavar="N",
         help="training images of the split [as in the bundle]",
     )
+    add_cache_options(parser)
     _add_json(parser)
     parser.set_defaults(run=_evaluate)
 
@@ -224,6 +220,7 @@ def _add_report(commands: Any) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help=f"HTML file to write [BUNDLE/{REPORT_FILE}]"
     )
+    add_cache_options(parser)
     parser.set_defaults(run=_report)
 
 
@@ -295,13 +292,12 @@ def _fit(options: argparse.Namespace) -> None:
         config = reused.config(given_settings(options.config, FitConfig.given(options)))
     dataset = _dataset(options, config.exclude)
     try:
-        with scratch_folder(options.scratch) as scratch:
-            files = WorkFiles(options.cache / "fits", scratch, options.resume)
+        with scratch_folder(options.scratch) as scratch, cached_vectors(options):
+            files = WorkFiles(unfinished_fits(options), scratch, options.resume)
             trained = train(dataset, config, options.out.name, files, reused)
         folder, manifest = publish(trained.bundle, options.out)
     except KeyboardInterrupt:
-        hint = "the same command with --resume goes on" if reused is None else "nothing is lost"
-        print(f"interrupted; nothing was written; {hint}", file=sys.stderr)
+        print(f"interrupted; nothing was written; {_way_on(options)}", file=sys.stderr)
         raise SystemExit(130) from None
     if trained.state:
         trained.state.remove()
@@ -316,11 +312,18 @@ def _fit(options: argparse.Namespace) -> None:
         print(fit_text(manifest, folder, report))
 
 
+def _way_on(options: argparse.Namespace) -> str:
+    if options.no_cache:
+        return "with --no-cache, nothing was kept to go on from"
+    return "the same command with --resume goes on"
+
+
 def _report(options: argparse.Namespace) -> None:
     engine = Engine.load(options.bundle)
     path = options.out or options.bundle / REPORT_FILE
     check_report_target(path)
-    findings = of_bundle(engine, _dataset(options))
+    with cached_vectors(options):
+        findings = of_bundle(engine, _dataset(options))
     out = options.bundle.absolute().parent
     command = recorded_command(engine.manifest, options.images, options.labels, out)
     write_report(path, engine, engine.manifest, findings, command)
@@ -353,7 +356,8 @@ def _evaluate(options: argparse.Namespace) -> None:
     engine = Engine.load(options.bundle)
     split = (options.split_seed, options.train_per_class)
     selection = choose_test_images(engine, _dataset(options), *split)
-    evaluation = evaluate(engine, selection.images)
+    with cached_vectors(options):
+        evaluation = evaluate(engine, selection.images)
     log_unreadable(evaluation.unreadable)
     if options.json:
         print(json.dumps({**evaluation.to_json(), "trained_on": selection.trained_on}))

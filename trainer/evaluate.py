@@ -25,6 +25,7 @@ from trainer.metrics import (
     reliability,
 )
 from trainer.parallel import map_ordered
+from trainer.vectors import Pooling
 
 __all__ = [
     "Evaluation",
@@ -278,10 +279,11 @@ def evaluation_of(engine: Engine, scored: ScoredImages) -> Evaluation:
 
 def score_images(engine: Engine, images: Sequence[LabelledImage]) -> ScoredImages:
     """The scores of every image that can be read, from its bytes, as in the service."""
+    pooling = Pooling(engine, len(images))
 
     def score(image: LabelledImage) -> Float32Array | UnreadableImage:
         try:
-            return engine.scores(image.path.read_bytes())
+            return engine.classifier.scores(pooling.weighted_vector(image.path.read_bytes()))
         except (ImageError, OSError) as error:
             return UnreadableImage(image.path, str(error))
 

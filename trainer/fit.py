@@ -15,7 +15,8 @@ from service import __version__
 from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.classifier import LinearClassifier
 from trainer.classification import Classification, learn_classification
-from trainer.config import FitConfig, Mirroring
+from trainer.config import FitConfig
+from trainer.cost import are_many, cost_text, expected_cost, require_resources
 from trainer.data.dataset import Dataset, LabelledImage, Split, shortened
 from trainer.data.sampling import log_unreadable
 from trainer.errors import ConfigError, DataError
@@ -24,6 +25,7 @@ from trainer.features import FeaturePlan, LearnedFeatures, learn_features
 from trainer.fit_state import FitState
 from trainer.given.file import GroupsFile, read_groups
 from trainer.learn.classifier import ClassifierSettings, FittedClassifier
+from trainer.many_images import ManyClassification, learn_from_many
 from trainer.mirroring import MirrorTrial
 from trainer.parallel import one_blas_thread
 from trainer.probes import make_probes
@@ -115,6 +117,7 @@ def _train(
     dataset = trainable(dataset)
     split = training_split(dataset, config)
     logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
+    _tell_cost(len(split.train), len(dataset.labels), plan)
     state = None
     if reused is not None:
         features = reused.features(split.train, config)
@@ -132,9 +135,7 @@ def _train(
         class_weight=config.class_weight,
     )
     with stage("classifier"):
-        model = _learn_classification(
-            features, len(dataset.labels), settings, config.recipe_mirroring
-        )
+        model = _learn_classification(features, len(dataset.labels), settings, plan)
     extractor = model.calibrated_extractor()
     bundle = bundle_of(
         extractor,
@@ -230,9 +231,23 @@ def _require_all_classes(dataset: Dataset, features: LearnedFeatures) -> None:
         raise DataError(f"no readable training image for the classes {', '.join(lost)}")
 
 
+def _tell_cost(n_images: int, n_labels: int, plan: FeaturePlan) -> None:
+    """Say what training takes; reject what takes more than there is."""
+    cost = expected_cost(n_images, n_labels, config=plan.config)
+    logger.info("training takes %s", cost_text(cost))
+    require_resources(cost, plan.scratch or Path(tempfile.gettempdir()))
+
+
 def _learn_classification(
-    features: LearnedFeatures, n_labels: int, settings: ClassifierSettings, mirroring: Mirroring
-) -> Classification:
+    features: LearnedFeatures,
+    n_labels: int,
+    settings: ClassifierSettings,
+    plan: FeaturePlan,
+) -> Classification | ManyClassification:
+    mirroring = plan.config.recipe_mirroring
+    if are_many(len(features.images), plan.config):
+        mirrored = mirroring == "always"
+        return learn_from_many(features, n_labels, settings, plan.scratch, mirrored=mirrored)
     plain = learn_classification(features, n_labels, settings)
     if mirroring == "never":
         return plain

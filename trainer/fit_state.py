@@ -7,7 +7,6 @@ folder is removed when the bundle is published.
 
 import json
 import logging
-import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from trainer.data.sampling import UnreadableImage
 from trainer.features import LearnedFeatures
 from trainer.learn.checkpoint import fingerprint
 
-__all__ = ["FitState", "default_cache"]
+__all__ = ["FitState"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,12 +34,6 @@ _ITERATIONS_FILE = "iterations.npz"
 _SHOWN_DIGITS = 32
 # Seconds after which nobody will resume a fit any more.
 _OLDEST = 14 * 24 * 3600.0
-
-
-def default_cache() -> Path:
-    """`leafcode/trainer` in the user's folder for caches."""
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches) / "leafcode" / "trainer"
 
 
 @dataclass(frozen=True)

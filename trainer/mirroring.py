@@ -13,12 +13,13 @@ from functools import cached_property
 import numpy as np
 
 from service.engine.arrays import Float32Array
-from trainer.classification import Classification, mirrored_vectors
+from trainer.classification import Classification
 from trainer.data.dataset import LabelledImage
 from trainer.learn.classifier import ClassifierSettings, fit_classifier, folds_of
 from trainer.learn.grams import column_slices, gram_matrix
 from trainer.learn.held_out import Choice, HeldOut, Mask, TrainingImages
 from trainer.metrics import Labels
+from trainer.vectors import pooled_vectors
 
 __all__ = ["MirrorTrial", "first_look"]
 
@@ -131,7 +132,8 @@ class MirrorTrial:
         """Fill the rows of these copies, if they are not filled yet."""
         new = places[~self._are_pooled[places]]
         images = [self.images[place] for place in new]
-        for place, vector in zip(new, mirrored_vectors(self.plain.extractor, images), strict=True):
+        vectors = pooled_vectors(self.plain.extractor, images, [True] * len(images))
+        for place, vector in zip(new, vectors, strict=True):
             self._copies[place] = vector
         self._are_pooled[new] = True
 

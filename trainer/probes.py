@@ -7,7 +7,7 @@ from PIL import Image, ImageDraw
 
 from service.engine import Engine, Probe
 
-__all__ = ["make_probes"]
+__all__ = ["make_probes", "probe_images"]
 
 _SIZE = (96, 72)
 
@@ -15,9 +15,13 @@ _SIZE = (96, 72)
 def make_probes(engine: Engine) -> tuple[Probe, ...]:
     """Probe images with the scores that `engine` gives them."""
     return tuple(
-        Probe(data, tuple(float(score) for score in engine.scores(data)))
-        for data in (_png(_shapes()), _png(_waves()))
+        Probe(data, tuple(float(score) for score in engine.scores(data))) for data in probe_images()
     )
+
+
+def probe_images() -> tuple[bytes, ...]:
+    """The probe images, encoded."""
+    return _png(_shapes()), _png(_waves())
 
 
 def _shapes() -> Image.Image:

@@ -14,7 +14,9 @@ from trainer.data.dataset import shortened
 from trainer.evaluate import Evaluation, Selection
 from trainer.metrics import Interval
 from trainer.reproduce.explanations import ExplanationReport
+from trainer.reproduce.solvers import SolverResult
 from trainer.reproduce.training import TrainingCost
+from trainer.tables import Table, aligned
 
 __all__ = [
     "describe_bundle",
@@ -24,6 +26,7 @@ __all__ = [
     "inspection_text",
     "patches_text",
     "refinement_text",
+    "solvers_text",
     "trained_on_text",
     "training_text",
 ]
@@ -169,6 +172,16 @@ def training_text(costs: Sequence[TrainingCost]) -> str:
         for cost in costs
     ]
     return "\n".join(lines)
+
+
+def solvers_text(results: Sequence[SolverResult]) -> str:
+    """What each solver took and found."""
+    rows = [
+        (each.name, f"{each.cpu_seconds:.1f}", f"{each.accuracy:.4f}", f"{each.excess:.4f}")
+        for each in results
+    ]
+    header = ("solver", "CPU s", "accuracy", "above the least objective")
+    return "\n".join(aligned(Table("", header, list(rows))))
 
 
 def _peak(cost: TrainingCost) -> str:

@@ -19,6 +19,7 @@ from trainer.errors import ConfigError
 from trainer.features import LearnedFeatures
 from trainer.parallel import map_ordered
 from trainer.stages import stage
+from trainer.vectors import Pooling
 
 __all__ = ["FEATURE_SETTINGS", "ReusedModel"]
 
@@ -76,12 +77,14 @@ class ReusedModel:
 
     def features(self, images: Sequence[LabelledImage], config: FitConfig) -> LearnedFeatures:
         """The model's features, and which of the images can be read."""
+        extractor = self._extractor(config)
+        pooling = Pooling(extractor)
         with stage("descriptors"):
-            results = list(map_ordered(self._read, images, "images"))
+            results = list(map_ordered(lambda image: self._read(image, pooling), images, "images"))
         unreadable = tuple(found for found in results if isinstance(found, UnreadableImage))
         log_unreadable(unreadable)
         return LearnedFeatures(
-            self._extractor(config),
+            extractor,
             tuple(found for found in results if isinstance(found, LabelledImage)),
             unreadable,
             0,
@@ -99,10 +102,12 @@ class ReusedModel:
         own = replace(engine.config, classifier=config.classifier, probability_scale=1.0)
         return FeatureExtractor(own, [view.hash for view in engine.views], engine.blocks)
 
-    def _read(self, image: LabelledImage) -> LabelledImage | UnreadableImage:
+    def _read(self, image: LabelledImage, pooling: Pooling) -> LabelledImage | UnreadableImage:
         try:
-            height, width = self.engine.decode(image.path.read_bytes()).shape
-            grid_shape(height, width, self.engine.config.view.step)
+            data = image.path.read_bytes()
+            if not pooling.is_known(data):
+                height, width = self.engine.decode(data).shape
+                grid_shape(height, width, self.engine.config.view.step)
         except (ImageError, OSError) as error:
             return UnreadableImage(image.path, str(error))
         return image

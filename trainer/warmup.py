@@ -14,7 +14,10 @@ from PIL import Image
 
 from trainer.config import FitConfig
 from trainer.data.dataset import scan
+from trainer.data.vectors import VectorFile
 from trainer.fit import fit
+from trainer.learn.feature_matrix import FeatureMatrix
+from trainer.learn.primal import PrimalProblem, solve_primal
 
 __all__ = ["warm"]
 
@@ -45,7 +48,18 @@ def warm() -> float:
         _write_images(Path(folder))
         for variant in _VARIANTS:
             fit(scan(Path(folder)), _TINY.model_copy(update=variant), "warm")
+        _solve_as_of_many(Path(folder))
     return time.perf_counter() - start
+
+
+def _solve_as_of_many(folder: Path) -> None:
+    """The kernel that only a fit of very many images calls."""
+    labels = np.arange(6) % 2
+    with VectorFile.opened(folder, [slice(0, 4)]) as file:
+        for vector in np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32):
+            file.append(vector)
+        with FeatureMatrix(file, [1.0]) as matrix:
+            solve_primal(matrix, PrimalProblem(labels, 2, np.ones(6), np.zeros(6, np.bool_)))
 
 
 def _write_images(folder: Path) -> None:

@@ -57,9 +57,10 @@ class FittedClassifier:
 
     There are none if no class has two images, or two groups of them. `coefficients`
     (n, n_labels) are of the training images: `grams.block_weights` makes a block's weights of
-    them. `regularisation` is C for pooled vectors scaled to unit length. `untested` are the
-    labels that no fold can test, mostly those with one image. They count as missed in the
-    accuracy, because a classifier that has not seen that image does not know them.
+    them. Images that are too many for Gram matrices have none (`trainer.many_images`).
+    `regularisation` is C for pooled vectors scaled to unit length. `untested` are the labels
+    that no fold can test, mostly those with one image. They count as missed in the accuracy,
+    because a classifier that has not seen that image does not know them.
     """
 
     block_weights: tuple[float, ...]
@@ -69,6 +70,25 @@ class FittedClassifier:
     regularisation: float
     held_out: HeldOut | None
     untested: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls,
+        choice: Choice,
+        coefficients: Float32Array,
+        bias: Float32Array | Float64Array,
+        held_out: HeldOut | None,
+    ) -> "FittedClassifier":
+        """The classifier with these coefficients and bias; its probabilities are calibrated."""
+        return cls(
+            block_weights=choice.weights,
+            coefficients=coefficients,
+            bias=bias.astype(np.float32),
+            probability_scale=_fit_scale(held_out) if held_out else 1.0,
+            regularisation=choice.regularisation,
+            held_out=held_out,
+            untested=_untested(held_out, len(bias)),
+        )
 
     @property
     def fold_accuracy(self) -> float | None:
@@ -95,16 +115,9 @@ def fit_classifier(images: TrainingImages, settings: ClassifierSettings) -> Fitt
         with stage("search"):
             choice, held_out = _choose(folds, settings)
         solved = folds.solve(choice)
-    scale = _fit_scale(held_out) if held_out else 1.0
     norm = sum(weight**2 for weight in choice.weights)
-    return FittedClassifier(
-        block_weights=choice.weights,
-        coefficients=(solved.coefficients / norm).astype(np.float32),
-        bias=solved.bias.astype(np.float32),
-        probability_scale=scale,
-        regularisation=choice.regularisation,
-        held_out=held_out,
-        untested=_untested(held_out, images.n_labels),
+    return FittedClassifier.of(
+        choice, (solved.coefficients / norm).astype(np.float32), solved.bias, held_out
     )
 
 

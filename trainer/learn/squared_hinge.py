@@ -35,6 +35,7 @@ import numpy.typing as npt
 from service.engine.arrays import Float32Array, Float64Array
 from trainer.learn.grams import DualClassifier
 from trainer.learn.least_squares import ridge_inverse, ridges, targets
+from trainer.learn.line_search import Line, exact_line_minimum, line_minimum, row_sums
 from trainer.metrics import Labels
 
 __all__ = ["solve_squared_hinge"]
@@ -50,11 +51,8 @@ _MOST_NEWTON_STEPS = 100
 _FIRST_RIDGE = 1 / 6
 # κ of the module's docstring: with .01 to .1 the steps are as few as without.
 _ON_DIAGONAL = 0.05
-# Newton's method on a line; after three steps few labels are off by more than a percent.
-_LINE_STEPS = 3
-# Of Newton's steps: how often a line is doubled or halved, and the part of the tolerance by which
-# an image may be on the wrong side of its margin.
-_HALVES = 24
+# Of Newton's steps: the part of the tolerance by which an image may be on the wrong side of its
+# margin.
 _SMALL_PART = 0.1
 
 
@@ -125,7 +123,7 @@ def _descend(
     for _ in range(_MOST_STEPS):
         step = _majorisation_step(descent, inverse, loss_ridge, diagonal)
         found[descent.ids] = descent.coefficients + step.coefficients
-        norm = _row_sums(descent.coefficients * descent.scores)  # |w|² + b²
+        norm = row_sums(descent.coefficients * descent.scores)  # |w|² + b²
         left = (step.gain > tolerance**2 * ridge.mean() * norm)[:, 0]
         descent, step = descent.only(left), step.only(left)
         if not left.any():
@@ -156,10 +154,10 @@ def _newton(
             return found
         ids, signs, coefficients, scores = ids[left], signs[left], coefficients[left], scores[left]
         way, scores_way = aim[left] - coefficients, scores_there[left] - scores
-        slope, curvature = _row_sums(coefficients * scores_way), _row_sums(way * scores_way)
+        slope, curvature = row_sums(coefficients * scores_way), row_sums(way * scores_way)
         weights = signs / np.sqrt(ridge)
-        line = _Line(slope, curvature, weights * (signs - scores), weights * scores_way)
-        length = _exact_line_minimum(line)
+        line = Line(slope, curvature, weights * (signs - scores), weights * scores_way)
+        length = exact_line_minimum(line)
         coefficients, scores = coefficients + length * way, scores + length * scores_way
     found[ids] = coefficients
     logger.warning("%d labels are not solved after %d steps", len(ids), _MOST_NEWTON_STEPS)
@@ -210,15 +208,15 @@ def _majorisation_step(
     coefficients = there - descent.coefficients
     # That is −gradient · scores. There terms cancel out, and a label that is far from its optimum
     # was taken for solved.
-    gain = _row_sums(scores**2 / ridge) + _curvature(coefficients, scores, diagonal)
+    gain = row_sums(scores**2 / ridge) + _curvature(coefficients, scores, diagonal)
     return _Step(coefficients, scores, gradient, gain)
 
 
 def _turn(descent: _Descent, step: _Step) -> None:
     """Make the way conjugate to the last one, or the step itself where that leads up."""
-    turned = step.gain + _row_sums(step.gradient * descent.last_step)
+    turned = step.gain + row_sums(step.gradient * descent.last_step)
     share = np.maximum(0, turned / descent.last_gain)
-    share[_row_sums(step.gradient * (step.scores + share * descent.scores_way)) >= 0] = 0
+    share[row_sums(step.gradient * (step.scores + share * descent.scores_way)) >= 0] = 0
     descent.way = step.coefficients + share * descent.way
     descent.scores_way = step.scores + share * descent.scores_way
     descent.last_step, descent.last_gain = step.scores, step.gain
@@ -226,82 +224,18 @@ def _turn(descent: _Descent, step: _Step) -> None:
 
 def _move(descent: _Descent, ridge: Float64Array, diagonal: Float64Array) -> None:
     """Go to where the objective is least along the way; it never rises."""
-    slope = _row_sums(descent.coefficients * descent.scores_way)
+    slope = row_sums(descent.coefficients * descent.scores_way)
     curvature = _curvature(descent.way, descent.scores_way, diagonal)
     weights = descent.signs / np.sqrt(ridge)
     violations = weights * (descent.signs - descent.scores)
-    length = _line_minimum(_Line(slope, curvature, violations, weights * descent.scores_way))
+    length = line_minimum(Line(slope, curvature, violations, weights * descent.scores_way))
     descent.coefficients = descent.coefficients + length * descent.way
     descent.scores = descent.scores + length * descent.scores_way
-
-
-@dataclass(frozen=True)
-class _Line:
-    """The objective along a way: convex, and a parabola between scores that meet their margin.
-
-    `violations` and `speeds` are divided by √λ.
-    """
-
-    slope: Float64Array  # of ½|w|² + ½b² where the way starts
-    curvature: Float64Array
-    violations: Float64Array
-    speeds: Float64Array
-
-    def left(self, length: Float64Array) -> Float64Array:
-        """What is missing to the margin after so much of the way."""
-        return np.maximum(self.violations - length * self.speeds, 0)
-
-    def slope_at(self, length: Float64Array) -> Float64Array:
-        loss = _row_sums(self.left(length) * self.speeds)
-        return self.slope + length * self.curvature - loss
-
-    def rise(self, length: Float64Array) -> Float64Array:
-        """How much higher the objective is there than at the start."""
-        loss = _row_sums(self.left(length) ** 2 - np.maximum(self.violations, 0) ** 2)
-        return length * self.slope + (length**2 * self.curvature + loss) / 2
-
-    def curvature_of(self, outside: Mask | float) -> Float64Array:
-        return self.curvature + _row_sums(self.speeds**2 * outside)
-
-
-def _line_minimum(line: _Line) -> Float64Array:
-    """Newton's method, or a short step for labels that it leads up.
-
-    Where most scores are inside their margin, a parabola says little of what comes after it: 7 of
-    20 000 random lines led up. The parabola of all images lies above the objective, so that its
-    minimum is below the start.
-    """
-    start = np.zeros_like(line.slope)
-    length = start
-    for _ in range(_LINE_STEPS):
-        outside = line.left(length) > 0
-        length = length - line.slope_at(length) / line.curvature_of(outside)
-    short = -line.slope_at(start) / line.curvature_of(1.0)
-    return np.where(line.rise(length) < 0, length, short)
-
-
-def _exact_line_minimum(line: _Line) -> Float64Array:
-    """Where the slope, which never falls, is nothing: by halves, between the start and beyond."""
-    low, high = np.zeros_like(line.slope), np.ones_like(line.slope)
-    for _ in range(_HALVES):
-        if (line.slope_at(high) >= 0).all():
-            break
-        high = np.where(line.slope_at(high) < 0, 2 * high, high)
-    for _ in range(_HALVES):
-        middle = (low + high) / 2
-        rises = line.slope_at(middle) >= 0
-        low, high = np.where(rises, low, middle), np.where(rises, middle, high)
-    return high
 
 
 def _curvature(
     coefficients: Float64Array, scores: Float64Array, diagonal: Float64Array
 ) -> Float64Array:
     """βᵀHβ of a way; the diagonal alone makes a part of it that rounding may hide."""
-    least = _row_sums(diagonal * coefficients**2)
-    return np.maximum(_row_sums(coefficients * scores), least)
-
-
-def _row_sums(values: Float64Array) -> Float64Array:
-    sums: Float64Array = values.sum(axis=1, keepdims=True)
-    return sums
+    least = row_sums(diagonal * coefficients**2)
+    return np.maximum(row_sums(coefficients * scores), least)

@@ -16,7 +16,13 @@ from trainer.bench.settings import BenchSettings
 from trainer.config import FitConfig
 from trainer.embedded import EMBEDDED_MODELS
 from trainer.errors import MeasurementError
-from trainer.report import explanations_text, patches_text, refinement_text, training_text
+from trainer.report import (
+    explanations_text,
+    patches_text,
+    refinement_text,
+    solvers_text,
+    training_text,
+)
 from trainer.reproduce.accuracy import measure_accuracy
 from trainer.reproduce.accuracy_plot import draw_accuracy
 from trainer.reproduce.accuracy_report import accuracy_json, accuracy_section, accuracy_text
@@ -27,6 +33,7 @@ from trainer.reproduce.experiment import Experiment
 from trainer.reproduce.explanations import ExplanationSettings, measure_explanations
 from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
 from trainer.reproduce.refinement import RefinementSettings, measure_refinement
+from trainer.reproduce.solvers import SolverSettings, measure_solvers
 from trainer.reproduce.training import TrainingCostSettings, measure_training
 from trainer.settings import Settings
 from trainer.tables import in_place_of_section
@@ -85,6 +92,14 @@ def add_reproduce(commands: Any) -> None:
         "coding error of the plain tree, the refined tree and OMP",
     )
     refinement.set_defaults(run=_reproduce_refinement)
+    solvers = _add_experiment(
+        experiments,
+        "solvers",
+        SolverSettings,
+        "folder with one sub-folder of images a class",
+        "our classifier for many images beside scikit-learn's",
+    )
+    solvers.set_defaults(run=_reproduce_solvers)
     _add_explanations(experiments)
     _add_speed(experiments)
     _add_accuracy(experiments, CALTECH101)
@@ -123,6 +138,15 @@ def _reproduce_refinement(options: argparse.Namespace) -> None:
     settings = RefinementSettings.of(RefinementSettings.given(options))
     errors = measure_refinement(options.data, settings)
     print(json.dumps(errors) if options.json else refinement_text(errors))
+
+
+def _reproduce_solvers(options: argparse.Namespace) -> None:
+    settings = SolverSettings.of(SolverSettings.given(options))
+    results = measure_solvers(options.data, settings)
+    if options.json:
+        print(json.dumps({"solvers": [asdict(result) for result in results]}))
+    else:
+        print(solvers_text(results))
 
 
 def _add_explanations(experiments: Any) -> None:

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from service.engine.arrays import Float64Array
+from trainer.learn import near_duplicates
 from trainer.learn.classifier import ClassifierSettings, fit_classifier
 from trainer.learn.held_out import TrainingImages
-from trainer.learn.near_duplicates import near_duplicate_groups
+from trainer.learn.near_duplicates import near_duplicate_groups, near_duplicate_groups_of_many
 from trainer.metrics import Labels
 
 _SETTINGS = ClassifierSettings("svm", 3.0, folds=5, seed=0)
@@ -64,3 +65,33 @@ def test_bursts_do_not_flatter_labels_that_mean_nothing() -> None:
     assert honest.fold_accuracy is not None
     assert naive.fold_accuracy > 0.95
     assert 0.3 < honest.fold_accuracy < 0.7
+
+
+@pytest.mark.parametrize("block_rows", [1, 7, 1000])
+def test_groups_of_many_images_are_those_of_few(
+    monkeypatch: pytest.MonkeyPatch, block_rows: int
+) -> None:
+    monkeypatch.setattr(near_duplicates, "_BLOCK_ROWS", block_rows)
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(60, 40)) + 0.5
+    labels = np.arange(60) // 2 % 4
+    bursts = rng.integers(0, 20, 60)
+    vectors = vectors[bursts] + 0.3 * rng.normal(size=(60, 40))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    expected = near_duplicate_groups(vectors @ vectors.T, labels)
+    found = near_duplicate_groups_of_many(vectors, labels)
+    assert 1 < len(np.unique(expected)) < 60
+    np.testing.assert_array_equal(
+        found[:, np.newaxis] == found, expected[:, np.newaxis] == expected
+    )
+
+
+def test_a_large_burst_among_many_images_is_one_group() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(1000, 200))
+    vectors[:400] = vectors[0]  # 79 800 pairs, which are not all kept
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    order = rng.permutation(1000)
+    groups = near_duplicate_groups_of_many(vectors[order].astype(np.float32), order % 2)
+    assert len(np.unique(groups)) == 601
+    assert len(np.unique(groups[order < 400])) == 1

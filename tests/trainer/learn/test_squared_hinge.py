@@ -7,7 +7,7 @@ import pytest
 from sklearn.svm import LinearSVC
 
 from service.engine.arrays import Float64Array
-from trainer.learn import squared_hinge
+from trainer.learn import line_search, squared_hinge
 from trainer.learn.squared_hinge import solve_squared_hinge
 from trainer.metrics import Labels
 
@@ -116,13 +116,13 @@ def _rise_along_a_random_line(seed: int) -> float:
     slope = start @ kernel @ way
     if slope - np.maximum(violations, 0) @ speeds / ridge > 0:
         way, slope, speeds = -way, -slope, -speeds
-    line = squared_hinge._Line(
+    line = line_search.Line(
         slope=np.array([[slope]]),
         curvature=np.array([[way @ kernel @ way]]),
         violations=violations[np.newaxis] / np.sqrt(ridge),
         speeds=speeds[np.newaxis] / np.sqrt(ridge),
     )
-    length = squared_hinge._line_minimum(line)[0, 0]
+    length = line_search.line_minimum(line)[0, 0]
     before = objective(start)
     return objective(start + length * way) / before - 1 - 1e-9
 

@@ -1,0 +1,175 @@
+"""The classifier of more images than pooled vectors and Gram matrices can be kept of in memory.
+
+Weights between blocks and the regularisation are chosen with a part of the images, by Gram
+matrices. Then the pooled vectors of all images go to a file, and the classifier is solved by
+passes over it. One fold is held out, for calibration and to tell how good the classifier is.
+"""
+
+import logging
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from service.engine import FeatureExtractor
+from service.engine.arrays import Float32Array, Float64Array
+from service.engine.classifier import LinearClassifier
+from trainer.classification import learn_classification
+from trainer.cost import PART_OF_MANY
+from trainer.data.dataset import LabelledImage
+from trainer.data.duplicates import Sketcher
+from trainer.data.vectors import VectorFile
+from trainer.features import LearnedFeatures
+from trainer.learn.classifier import ClassifierSettings, FittedClassifier, image_weights
+from trainer.learn.feature_matrix import FeatureMatrix
+from trainer.learn.held_out import Choice, HeldOut, Mask, stratified_folds
+from trainer.learn.near_duplicates import log_groups, near_duplicate_groups_of_many
+from trainer.learn.primal import PrimalProblem, solve_primal
+from trainer.metrics import Labels
+from trainer.vectors import pooled_vectors
+
+__all__ = ["ManyClassification", "learn_from_many", "representative_part"]
+
+logger = logging.getLogger(__name__)
+
+_FEWEST_OF_CLASS = 2
+# Cosines of sketches of this width are off by .03 where those of others are .2.
+_SKETCH_WIDTH = 1024
+
+
+@dataclass(frozen=True)
+class ManyClassification:
+    """A classifier with weights (n_features, n_labels) for the pooled vectors of `extractor`.
+
+    It is used as a `Classification` is.
+    """
+
+    extractor: FeatureExtractor
+    weights: Float32Array
+    fitted: FittedClassifier
+    has_copies: bool
+
+    def calibrated_extractor(self) -> FeatureExtractor:
+        """The extractor with the scale of probabilities that was found on the held-out fold."""
+        weights = [block.config.weight for block in self.extractor.blocks]
+        return self.extractor.weighted(weights, self.fitted.probability_scale)
+
+    def classifier(self) -> LinearClassifier:
+        """The classifier that an engine scores by."""
+        slices = self.extractor.config.slices
+        return LinearClassifier.from_floats(self.weights, self.fitted.bias, slices)
+
+
+def learn_from_many(
+    learned: LearnedFeatures,
+    n_labels: int,
+    settings: ClassifierSettings,
+    scratch: Path | None = None,
+    *,
+    mirrored: bool = False,
+) -> ManyClassification:
+    """A classifier of the training images, and of mirrored copies if they are asked for.
+
+    The file is in the folder `scratch`, or in that for temporary files.
+    """
+    extractor, choice = _choose(learned, n_labels, settings)
+    rows = _Rows.of(learned.images, settings, mirrored=mirrored)
+    folder = scratch or Path(tempfile.gettempdir())
+    with VectorFile.opened(folder, extractor.config.slices) as file:
+        held = _held_out(_fill(file, extractor, rows), rows, settings)
+        problem = PrimalProblem(
+            rows.labels, n_labels, choice.regularisation * rows.weights, held, settings.seed
+        )
+        with FeatureMatrix(file, choice.weights) as matrix:
+            solved = solve_primal(matrix, problem)
+    tested = _tested(solved.held_out_scores, rows, held)
+    norm = np.float32(np.linalg.norm(choice.weights))
+    nothing = np.empty((0, n_labels), np.float32)
+    fitted = FittedClassifier.of(choice, nothing, solved.bias, tested)
+    return ManyClassification(extractor, solved.weights / norm, fitted, mirrored)
+
+
+def _choose(
+    learned: LearnedFeatures, n_labels: int, settings: ClassifierSettings
+) -> tuple[FeatureExtractor, Choice]:
+    """The blocks that are used, with their weights, and the regularisation."""
+    labels = np.array([image.label for image in learned.images])
+    part = representative_part(labels, PART_OF_MANY, settings.seed)
+    logger.info("weights and regularisation are chosen with %d of the images", len(part))
+    images = tuple(learned.images[place] for place in part)
+    chosen = learn_classification(replace(learned, images=images), n_labels, settings)
+    weights = tuple(block.config.weight for block in chosen.extractor.blocks)
+    return chosen.extractor, Choice(weights, chosen.fitted.regularisation)
+
+
+def representative_part(labels: Labels, count: int, seed: int) -> Labels:
+    """Places of about `count` images, of each class as large a share, but two if it has them."""
+    rng = np.random.default_rng([seed, 5])
+    members = []
+    for label in np.unique(labels):
+        own = rng.permutation(np.flatnonzero(labels == label))
+        members.append(own[: max(_FEWEST_OF_CLASS, round(count * len(own) / len(labels)))])
+    return np.sort(np.concatenate(members))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of the file: images and copies in a random order, so that chunks are alike.
+
+    places (n,) are those of the images, labels and weights (n,) theirs; `are_copies` (n,).
+    """
+
+    images: Sequence[LabelledImage]
+    places: Labels
+    labels: Labels
+    weights: Float64Array
+    are_copies: Mask
+
+    @classmethod
+    def of(
+        cls, images: Sequence[LabelledImage], settings: ClassifierSettings, *, mirrored: bool
+    ) -> "_Rows":
+        labels = np.array([image.label for image in images])
+        weights = image_weights(labels, settings.class_weight)
+        weights = np.ones(len(images)) if weights is None else weights
+        n_rows = (1 + mirrored) * len(images)
+        order = np.random.default_rng([settings.seed, 6]).permutation(n_rows)
+        places = order % len(images)
+        return cls(images, places, labels[places], weights[places], order >= len(images))
+
+
+def _fill(file: VectorFile, extractor: FeatureExtractor, rows: _Rows) -> Float32Array:
+    """Write the vectors of all rows; their sketches (n, width)."""
+    sketch = Sketcher(extractor.config.n_features, _SKETCH_WIDTH)
+    sketches = np.empty((len(rows.places), _SKETCH_WIDTH), np.float32)
+    images = [rows.images[place] for place in rows.places]
+    vectors = pooled_vectors(extractor, images, rows.are_copies.tolist())
+    for row, vector in enumerate(vectors):
+        file.append(vector)
+        sketches[row] = sketch(vector)
+    logger.info("%d pooled vectors of %d features, in a file", len(file), file.n_features)
+    return sketches
+
+
+def _held_out(sketches: Float32Array, rows: _Rows, settings: ClassifierSettings) -> Mask:
+    """The rows (n,) of one fold: no near-duplicates of others, copies with their originals."""
+    originals = np.flatnonzero(~rows.are_copies)
+    originals = originals[np.argsort(rows.places[originals])]
+    labels = rows.labels[originals]
+    groups = near_duplicate_groups_of_many(sketches[originals], labels)
+    log_groups(groups)
+    masks = stratified_folds(labels, settings.folds, settings.seed, groups)
+    return masks[0][rows.places] if masks else np.zeros(len(rows.places), np.bool_)
+
+
+def _tested(scores: Float32Array, rows: _Rows, held: Mask) -> HeldOut | None:
+    """Scores of the held-out images by their places; None if there are none."""
+    is_tested = ~rows.are_copies[held] & (rows.labels[held] >= 0)
+    if not is_tested.any():
+        return None
+    places = rows.places[held][is_tested]
+    order = np.argsort(places)
+    labels = rows.labels[held][is_tested]
+    return HeldOut(scores[is_tested][order].astype(np.float64), labels[order], places[order])
