@@ -7,13 +7,16 @@ now, and three quarters of the memory or less.
 """
 
 import logging
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainer.config import FitConfig
 from trainer.errors import DataError
 from trainer.parallel import n_threads
+from trainer.progress import duration_text
 from trainer.resources import available_memory, free_disk
+from trainer.stages import StageName
 
 __all__ = [
     "MOST_ON_GRAMS",
@@ -37,12 +40,20 @@ PART_OF_MANY = 3000
 _POOLING_SECONDS = 0.0085
 _FEATURES = 138_240
 
-# An image is read for three views, pooled, and pooled again mirrored; many are not mirrored.
-_TIMES_POOLED = 3.3
-_TIMES_POOLED_OF_MANY = 2.6
-_SECONDS_PER_DESCRIPTOR = 60e-6  # trees and dictionary
-_SECONDS_PER_PAIR = 11.5e-6  # of images: Gram matrices of all blocks
-_SECONDS_OF_FOLDS = 1.6e-10  # times labels: the search on folds, nearly cubic
+# Images are read for descriptors of three views, pooled, some or all pooled again mirrored; these
+# are times of pooling.
+_TIMES_DRAWN = 1.2
+_TIMES_POOLED = 1.2
+_TIMES_MIRRORED = 1.2
+_SECONDS_PER_DESCRIPTOR: dict[StageName, float] = {
+    "tree": 22e-6,
+    "dictionary": 35e-6,
+    "residuals": 6e-6,
+}
+_SECONDS_PER_PAIR = 2.2e-6  # of images: Gram matrices of all blocks
+_SECONDS_OF_CLASSIFIER = 2.5  # libraries are loaded
+_SECONDS_PER_CUBE = 1.8e-9  # of images: the search for weights between blocks
+_SECONDS_PER_PAIR_AND_LABEL = 6e-8  # the search for a regularisation
 _SECONDS_PER_SCORE = 1.7e-4  # of an image and a label, in all passes over a file
 _SECONDS_PER_SKETCH_PAIR = 1.1e-8  # to find near-duplicates of many
 
@@ -73,15 +84,31 @@ class FitCost:
     `vector_bytes` is what pooled vectors alone take of the memory, whatever images show.
     """
 
-    cpu_seconds: float
+    stage_seconds: Mapping[StageName, float]
     cores: int
     memory_bytes: float
     vector_bytes: float
     disk_bytes: float
 
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU seconds of all stages."""
+        return sum(self.stage_seconds.values())
+
+    def with_evaluation(self, n_images: int) -> "FitCost":
+        """The same, and so many images that are classified in the end."""
+        seconds = {**self.stage_seconds, "evaluation": _POOLING_SECONDS * n_images}
+        return replace(self, stage_seconds=seconds)
+
     def to_json(self) -> dict[str, float]:
         """The figures as plain JSON values."""
-        return {name: round(value) for name, value in asdict(self).items()}
+        return {
+            "cpu_seconds": round(self.cpu_seconds),
+            "cores": self.cores,
+            "memory_bytes": round(self.memory_bytes),
+            "vector_bytes": round(self.vector_bytes),
+            "disk_bytes": round(self.disk_bytes),
+        }
 
 
 def are_many(n_images: int, config: FitConfig) -> bool:
@@ -94,38 +121,83 @@ def expected_cost(
     n_labels: int,
     pooling_seconds: float = _POOLING_SECONDS,
     config: FitConfig | None = None,
+    *,
+    is_reused: bool = False,
 ) -> FitCost:
     """The cost for this many images that take `pooling_seconds` each to their pooled vectors.
 
     Rates are those of default settings. Of other ones, only the width of pooled vectors and the
-    number of descriptors count.
+    number of descriptors count. Of a model that is reused, there is only the classifier.
     """
     config = config or FitConfig()
-    width = sum(block.n_features for block in config.recipe_for(colours=True).blocks) / _FEATURES
-    descriptors = min(config.samples, _DESCRIPTORS_PER_IMAGE * n_images)
-    is_many = are_many(n_images, config)
-    solved = min(n_images, PART_OF_MANY) if is_many else n_images
-    seconds = (
-        (_TIMES_POOLED_OF_MANY if is_many else _TIMES_POOLED) * pooling_seconds * n_images
-        + _SECONDS_PER_DESCRIPTOR * descriptors
-        + _SECONDS_PER_PAIR * width * solved**2
-        + _SECONDS_OF_FOLDS * solved**3 * n_labels
+    size = _Size(
+        n_images,
+        n_labels,
+        0 if is_reused else min(config.samples, _DESCRIPTORS_PER_IMAGE * n_images),
+        sum(block.n_features for block in config.recipe_for(colours=True).blocks) / _FEATURES,
+        is_many=are_many(n_images, config),
+        is_mirrored=not is_reused and config.recipe_mirroring != "never",
     )
-    copies = 0 if is_many else min(n_images, _MOST_COPIES)
-    memory = max(
-        _BYTES_PER_DESCRIPTOR * descriptors,
-        width * (_BYTES_PER_IMAGE * solved + _BYTES_PER_COPY * copies),
+    return FitCost(
+        _stage_seconds(size, pooling_seconds),
+        n_threads(),
+        _memory(size),
+        vector_bytes=size.width * _VECTOR_BYTES * size.solved,
+        disk_bytes=size.width * _FEATURES * n_images if size.is_many else 0.0,  # a byte each
     )
-    vectors = width * _VECTOR_BYTES * solved
-    if not is_many:
-        return FitCost(seconds, n_threads(), _LEAST_BYTES + memory, vectors, 0.0)
-    seconds += _SECONDS_PER_SCORE * width * n_images * n_labels
-    seconds += _SECONDS_PER_SKETCH_PAIR * n_images**2
-    labels = min(n_labels, _LABELS_AT_A_TIME)
-    passes = width * (_BYTES_OF_CHUNKS + _BYTES_PER_LABEL * labels)
-    passes += n_images * (_BYTES_PER_ROW + _BYTES_PER_SCORE * labels)
-    disk = width * _FEATURES * n_images  # a byte each
-    return FitCost(seconds, n_threads(), _LEAST_BYTES + max(memory, passes), vectors, disk)
+
+
+@dataclass(frozen=True)
+class _Size:
+    """What the cost of a fit depends on; `width` is relative to the recipe `best`."""
+
+    images: int
+    labels: int
+    descriptors: int
+    width: float
+    is_many: bool
+    is_mirrored: bool
+
+    @property
+    def solved(self) -> int:
+        """Images that have Gram matrices."""
+        return min(self.images, PART_OF_MANY) if self.is_many else self.images
+
+    @property
+    def copies(self) -> int:
+        """Images that are mirrored, at least for a first look."""
+        return min(self.images, _MOST_COPIES) if self.is_mirrored and not self.is_many else 0
+
+
+def _stage_seconds(size: _Size, pooling_seconds: float) -> dict[StageName, float]:
+    """CPU seconds of every stage."""
+    search = _SECONDS_PER_CUBE * size.solved**3 if size.descriptors else 0.0
+    search += _SECONDS_PER_PAIR_AND_LABEL * size.solved**2 * size.labels
+    classifier = _SECONDS_OF_CLASSIFIER + _SECONDS_PER_PAIR * size.width * size.solved**2
+    if size.is_many:
+        classifier += _SECONDS_PER_SCORE * size.width * size.images * size.labels
+        classifier += _SECONDS_PER_SKETCH_PAIR * size.images**2
+    is_drawn = size.descriptors > 0
+    return {
+        "descriptors": is_drawn * _TIMES_DRAWN * pooling_seconds * size.images,
+        **{name: rate * size.descriptors for name, rate in _SECONDS_PER_DESCRIPTOR.items()},
+        "pooled vectors": _TIMES_POOLED * pooling_seconds * size.images,
+        "search": search,
+        "classifier": classifier,
+        "mirrored copies": _TIMES_MIRRORED * pooling_seconds * size.copies,
+    }
+
+
+def _memory(size: _Size) -> float:
+    """Bytes at the highest point."""
+    pooled = _BYTES_PER_IMAGE * size.solved + _BYTES_PER_COPY * size.copies
+    learning = max(_BYTES_PER_DESCRIPTOR * size.descriptors, size.width * pooled)
+    if not size.is_many:
+        return _LEAST_BYTES + learning
+    labels = min(size.labels, _LABELS_AT_A_TIME)
+    passes = size.width * (_BYTES_OF_CHUNKS + _BYTES_PER_LABEL * labels)
+    passes += size.images * (_BYTES_PER_ROW + _BYTES_PER_SCORE * labels)
+    return _LEAST_BYTES + max(learning, passes)
 
 
 def require_resources(cost: FitCost, scratch: Path) -> None:
@@ -153,15 +225,11 @@ def cost_text(cost: FitCost) -> str:
     """What a fit takes, for people."""
     disk = f" and {_gigabytes(cost.disk_bytes)} of scratch files" if cost.disk_bytes else ""
     return (
-        f"about {_duration(cost.cpu_seconds)} of CPU time, "
-        f"{_duration(cost.cpu_seconds / cost.cores)} at best on these {cost.cores} cores, and "
+        f"about {duration_text(cost.cpu_seconds)} of CPU time, "
+        f"{duration_text(cost.cpu_seconds / cost.cores)} at best on these {cost.cores} cores, and "
         f"up to {_gigabytes(cost.memory_bytes)} of memory{disk} (an estimate)"
     )
 
 
 def _gigabytes(size: float) -> str:
     return f"{size / 1e9:.1f} GB"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"

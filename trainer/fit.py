@@ -16,7 +16,7 @@ from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.classifier import LinearClassifier
 from trainer.classification import Classification, learn_classification
 from trainer.config import FitConfig
-from trainer.cost import are_many, cost_text, expected_cost, require_resources
+from trainer.cost import FitCost, are_many, cost_text, expected_cost, require_resources
 from trainer.data.dataset import Dataset, LabelledImage, Split, shortened
 from trainer.data.sampling import log_unreadable
 from trainer.errors import ConfigError, DataError
@@ -29,6 +29,7 @@ from trainer.many_images import ManyClassification, learn_from_many
 from trainer.mirroring import MirrorTrial
 from trainer.parallel import one_blas_thread
 from trainer.probes import make_probes
+from trainer.progress import FitProgress
 from trainer.publish import UNPUBLISHED
 from trainer.reuse import ReusedModel
 from trainer.stages import StageRecording, recording, stage
@@ -73,7 +74,7 @@ class TrainedModel:
 
     def with_stages(self, stages: StageRecording) -> "TrainedModel":
         """The same; its provenance tells what each stage of training took."""
-        records = {name: record.to_json() for name, record in stages.finished().items()}
+        records = {name: record.to_json() for name, record in stages.until_now().items()}
         manifest = self.bundle.manifest
         manifest = replace(manifest, provenance={**manifest.provenance, "stages": records})
         return replace(self, bundle=replace(self.bundle, manifest=manifest))
@@ -105,26 +106,51 @@ def train(
     order with another number of threads, so it has one here; nearly all products are small
     and computed side by side anyway.
     """
-    with one_blas_thread(), recording() as stages:
-        return _train(dataset, config, name, files, reused).with_stages(stages)
-
-
-def _train(
-    dataset: Dataset, config: FitConfig, name: str, files: WorkFiles, reused: ReusedModel | None
-) -> TrainedModel:
-    started = time.monotonic()
     plan = _plan(config, files)
     dataset = trainable(dataset)
     split = training_split(dataset, config)
     logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
-    _tell_cost(len(split.train), len(dataset.labels), plan)
-    state = None
-    if reused is not None:
-        features = reused.features(split.train, config)
-    else:
-        if files.states is not None:
+    cost = _told_cost(split, len(dataset.labels), plan, is_reused=reused is not None)
+    with (
+        one_blas_thread(),
+        FitProgress(cost.stage_seconds) as progress,
+        recording(progress.update) as stages,
+    ):
+        state = None
+        if reused is None and files.states is not None:
             state = FitState.begin(files.states, split.train, config, resume=files.resume)
-        features = _learn_features(split, plan, state)
+        run = _Run(dataset, split, plan, state, reused)
+        return _train(run, name).with_stages(stages)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What is trained on, how, and what there is already of it."""
+
+    dataset: Dataset
+    split: Split
+    plan: FeaturePlan
+    state: FitState | None
+    reused: ReusedModel | None
+
+    def features(self) -> LearnedFeatures:
+        """Those of the model that is reused, those that the state holds, or new ones."""
+        if self.reused is not None:
+            return self.reused.features(self.split.train, self.plan.config)
+        if self.state is None:
+            return learn_features(self.split.train, self.plan)
+        features = self.state.features()
+        if features is None:
+            keeps_iterations = self.plan.given is None
+            path = self.state.iterations if keeps_iterations else None
+            features = learn_features(self.split.train, replace(self.plan, checkpoint=path))
+            self.state.keep(features)
+        return features
+
+
+def _train(run: _Run, name: str) -> TrainedModel:
+    started, dataset, split, reused = time.monotonic(), run.dataset, run.split, run.reused
+    config, features = run.plan.config, run.features()
     _require_all_classes(dataset, features)
     settings = ClassifierSettings(
         config.classifier,
@@ -135,7 +161,7 @@ def _train(
         class_weight=config.class_weight,
     )
     with stage("classifier"):
-        model = _learn_classification(features, len(dataset.labels), settings, plan)
+        model = _learn_classification(features, len(dataset.labels), settings, run.plan)
     extractor = model.calibrated_extractor()
     bundle = bundle_of(
         extractor,
@@ -163,7 +189,7 @@ def _train(
         quality={each.part: each.evaluation.to_quality() for each in judged},
         provenance=provenance,
     )
-    return TrainedModel(Bundle(manifest, bundle.tensors), judged, state)
+    return TrainedModel(Bundle(manifest, bundle.tensors), judged, run.state)
 
 
 @contextmanager
@@ -184,19 +210,6 @@ def _plan(config: FitConfig, files: WorkFiles) -> FeaturePlan:
         return FeaturePlan(config, None, None, files.scratch)
     file = GroupsFile(Path(config.given_groups), config.atoms, config.nonzeros, config.group_search)
     return FeaturePlan(config, read_groups(file), None, files.scratch)
-
-
-def _learn_features(split: Split, plan: FeaturePlan, state: FitState | None) -> LearnedFeatures:
-    """Features of the training images, or those that the state holds."""
-    if state is None:
-        return learn_features(split.train, plan)
-    features = state.features()
-    if features is None:
-        keeps_iterations = plan.given is None
-        plan = replace(plan, checkpoint=state.iterations if keeps_iterations else None)
-        features = learn_features(split.train, plan)
-        state.keep(features)
-    return features
 
 
 def trainable(found: Dataset) -> Dataset:
@@ -231,11 +244,13 @@ def _require_all_classes(dataset: Dataset, features: LearnedFeatures) -> None:
         raise DataError(f"no readable training image for the classes {', '.join(lost)}")
 
 
-def _tell_cost(n_images: int, n_labels: int, plan: FeaturePlan) -> None:
+def _told_cost(split: Split, n_labels: int, plan: FeaturePlan, *, is_reused: bool) -> FitCost:
     """Say what training takes; reject what takes more than there is."""
-    cost = expected_cost(n_images, n_labels, config=plan.config)
+    cost = expected_cost(len(split.train), n_labels, config=plan.config, is_reused=is_reused)
+    cost = cost.with_evaluation(len(split.test))
     logger.info("training takes %s", cost_text(cost))
     require_resources(cost, plan.scratch or Path(tempfile.gettempdir()))
+    return cost
 
 
 def _learn_classification(

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, TypeVar
 
+from trainer.stages import come_further
+
 __all__ = ["map_ordered", "n_threads", "one_blas_thread", "progress_bar"]
 
 Item = TypeVar("Item")
@@ -61,9 +63,11 @@ def map_ordered(
             if len(waiting) > 4 * threads:
                 yield waiting.popleft().result()
                 bar.update()
+                come_further()
         while waiting:
             yield waiting.popleft().result()
             bar.update()
+            come_further()
 
 
 def progress_bar(*arguments: Any, **options: Any) -> Any:

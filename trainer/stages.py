@@ -7,7 +7,7 @@ Stages are entered by the thread that opened the recording; their work may be sp
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ __all__ = [
     "StageName",
     "StageRecord",
     "StageRecording",
+    "come_further",
     "peak_bytes",
     "recording",
     "stage",
@@ -74,7 +75,8 @@ class StageRecord:
 class StageRecording:
     """The records of a run, and which stage it is in."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_change: Callable[["StageRecording"], None] | None = None) -> None:
+        self._on_change = on_change
         self.records: dict[StageName, StageRecord] = {}
         self._open: list[StageName] = ["other"]
         self._wall, self._cpu = time.monotonic(), time.process_time()
@@ -85,18 +87,29 @@ class StageRecording:
         """The innermost stage that is open."""
         return self._open[-1]
 
+    @property
+    def open(self) -> tuple[StageName, ...]:
+        """The stages that are open, the innermost last."""
+        return tuple(self._open)
+
+    def changed(self) -> None:
+        """Tell whoever wants to know that a stage begins, ends or has come further."""
+        if self._on_change is not None:
+            self._on_change(self)
+
     @contextmanager
     def stage(self, name: StageName) -> Iterator[None]:
         """Time until the end of the block is the stage's, but for stages inside."""
         self._charge()
         self._open.append(name)
+        self.changed()
         try:
             yield
         finally:
             self._charge()
             self._open.pop()
 
-    def finished(self) -> dict[StageName, StageRecord]:
+    def until_now(self) -> dict[StageName, StageRecord]:
         """The records until now, in the order of `STAGES`."""
         self._charge()
         return {name: self.records[name] for name in STAGES if name in self.records}
@@ -117,9 +130,14 @@ _CURRENT: ContextVar[StageRecording | None] = ContextVar("stage_recording", defa
 
 
 @contextmanager
-def recording() -> Iterator[StageRecording]:
-    """A new recording, which stages report to until the end of the block."""
-    opened = StageRecording()
+def recording(
+    on_change: Callable[[StageRecording], None] | None = None,
+) -> Iterator[StageRecording]:
+    """A new recording, which stages report to until the end of the block.
+
+    `on_change` is called with it whenever a stage begins or has come further.
+    """
+    opened = StageRecording(on_change)
     token = _CURRENT.set(opened)
     try:
         yield opened
@@ -136,6 +154,13 @@ def stage(name: StageName) -> Iterator[None]:
         return
     with current.stage(name):
         yield
+
+
+def come_further() -> None:
+    """Say that some more of the current stage is done."""
+    current = _CURRENT.get()
+    if current is not None:
+        current.changed()
 
 
 def peak_bytes() -> int | None:

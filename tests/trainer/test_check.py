@@ -122,6 +122,10 @@ def test_fit_runs_through_and_names_what_it_leaves_out(
     assert engine.labels == (r"caf\xe9", "lonely", "squares", "кресты", "🔵 discs")
     label = engine.classify((photos / "кресты" / "2020" / "май" / "1.png").read_bytes())[0].label
     assert label == "кресты"
+    page = tmp_path / "report.html"
+    assert main(["report", str(out / "1"), str(photos), "--out", str(page)]) == 0
+    for name in engine.labels:
+        assert name in page.read_text("utf-8")
 
 
 def test_fit_with_a_file_of_labels_learns_them_and_evaluate_knows_them(

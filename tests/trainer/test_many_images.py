@@ -136,8 +136,8 @@ def test_fit_of_many_images_goes_this_road(
 @pytest.mark.parametrize(
     ("cost_here", "sentence"),
     [
-        (FitCost(1.0, 1, 1e15, 1e15, 0.0), r"vectors alone take 1000000.0 GB of memory, and .* GB"),
-        (FitCost(1.0, 1, 1e6, 1e6, 1e18), r"up to 1000000000.0 GB on disk, and .*--scratch"),
+        (FitCost({}, 1, 1e15, 1e15, 0.0), r"vectors alone take 1000000.0 GB of memory, and .* GB"),
+        (FitCost({}, 1, 1e6, 1e6, 1e18), r"up to 1000000000.0 GB on disk, and .*--scratch"),
     ],
 )
 def test_what_does_not_fit_is_rejected(tmp_path: Path, cost_here: FitCost, sentence: str) -> None:
@@ -146,9 +146,9 @@ def test_what_does_not_fit_is_rejected(tmp_path: Path, cost_here: FitCost, sente
 
 
 def test_what_may_not_fit_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    require_resources(FitCost(1.0, 1, 1e6, 1e6, 1e6), tmp_path)
+    require_resources(FitCost({}, 1, 1e6, 1e6, 1e6), tmp_path)
     assert not caplog.records
-    require_resources(FitCost(1.0, 1, 1e15, 1e6, 0.0), tmp_path)
+    require_resources(FitCost({}, 1, 1e15, 1e6, 0.0), tmp_path)
     assert "training takes up to 1000000.0 GB of memory" in caplog.text
 
 

@@ -44,7 +44,7 @@ def test_a_stage_inside_another_one_interrupts_it_and_turns_add_up(clock: Clock)
             clock.now += 8
         with stage("tree"):
             clock.now += 16
-        found = run.finished()
+        found = run.until_now()
     seconds = {name: record.seconds for name, record in found.items()}
     assert seconds == {"tree": 20, "dictionary": 10, "other": 1}
     assert list(found) == ["tree", "dictionary", "other"]
@@ -60,7 +60,7 @@ def test_a_stage_that_fails_is_over(clock: Clock) -> None:
         with pytest.raises(ValueError, match="lost"), stage("search"):
             lose()
         clock.now += 5
-        found = run.finished()
+        found = run.until_now()
     assert (found["search"].seconds, found["other"].seconds) == (3, 5)
 
 
@@ -71,7 +71,7 @@ def test_without_a_recording_a_stage_is_just_its_block() -> None:
         pass
     with stage("tree"):
         pass
-    assert set(run.finished()) == {"other"}
+    assert set(run.until_now()) == {"other"}
 
 
 def test_a_stage_is_charged_for_the_peak_that_it_raised(clock: Clock) -> None:
@@ -84,7 +84,7 @@ def test_a_stage_is_charged_for_the_peak_that_it_raised(clock: Clock) -> None:
             clock.peak = 90
         with stage("tree"):
             pass
-        found = run.finished()
+        found = run.until_now()
     peaks = {name: record.peak_bytes for name, record in found.items()}
     assert peaks == {"tree": 70, "dictionary": None, "search": 90, "other": 50}
 

@@ -33,12 +33,12 @@ _PASSES = 3
 class Search:
     """Choices tried on folds, each once, by the method `measure` of these folds.
 
-    `candidates` are values of C, smallest first; `title` begins the lines of the log.
+    `candidates` are values of C, smallest first; `level` is that of the log's lines.
     """
 
     measure: Callable[[Sequence[Choice]], Iterator[HeldOut]]
     candidates: tuple[float, ...]
-    title: str = ""
+    level: int = logging.INFO
     tried: dict[Choice, HeldOut] = field(default_factory=dict)
 
     def try_all(self, choices: Sequence[Choice]) -> None:
@@ -46,8 +46,7 @@ class Search:
         new = [choice for choice in dict.fromkeys(choices) if choice not in self.tried]
         for choice, held_out in zip(new, self.measure(new), strict=True):
             self.tried[choice] = held_out
-            text = f"{self.title}{_text(choice)}"
-            logger.info("%s: accuracy on folds %.4f", text, held_out.accuracy)
+            logger.log(self.level, "%s: accuracy on folds %.4f", _text(choice), held_out.accuracy)
 
     def choose_weights(self, start: Choice) -> Choice:
         """Weights of all blocks but the first, in a few passes, until none changes any more.
