@@ -32,6 +32,7 @@ from trainer.probes import make_probes
 from trainer.publish import UNPUBLISHED
 from trainer.reuse import ReusedModel
 from trainer.stages import StageRecording, recording, stage
+from trainer.unknown import unknown_images
 
 __all__ = [
     "TrainedModel",
@@ -114,10 +115,11 @@ def _train(
 ) -> TrainedModel:
     started = time.monotonic()
     plan = _plan(config, files)
+    unknown = unknown_images(dataset, config)
     dataset = trainable(dataset)
     split = training_split(dataset, config)
     logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
-    _tell_cost(len(split.train), len(dataset.labels), plan)
+    _tell_cost(len(split.train) + len(unknown), len(dataset.labels), plan)
     state = None
     if reused is not None:
         features = reused.features(split.train, config)
@@ -135,7 +137,8 @@ def _train(
         class_weight=config.class_weight,
     )
     with stage("classifier"):
-        model = _learn_classification(features, len(dataset.labels), settings, plan)
+        all_images = replace(features, images=(*features.images, *unknown))
+        model = _learn_classification(all_images, len(dataset.labels), settings, plan)
     extractor = model.calibrated_extractor()
     bundle = bundle_of(
         extractor,
@@ -156,6 +159,8 @@ def _train(
     provenance["relative_errors"] = list(features.relative_errors)
     provenance["regularisation"] = model.fitted.regularisation
     provenance["mirrored"] = model.has_copies
+    if unknown:
+        provenance["n_unknown"] = len(unknown)
     provenance["seconds"] = round(time.monotonic() - started, 1)
     manifest = replace(
         bundle.manifest,
@@ -285,6 +290,9 @@ def _judged(
             places, scores = fitted.held_out.places, fitted.held_out.scores
             held_out = ScoredImages(tuple(images[place] for place in places), scores)
             evaluation = evaluation_of(engine, held_out).counting_untested_as_missed()
+            if fitted.rejection is not None:
+                rejected, auroc = fitted.rejection.rejected, fitted.rejection.auroc
+                evaluation = replace(evaluation, rejected=rejected, auroc=auroc)
             judged.append(JudgedImages("folds", held_out, evaluation))
         if split.test:
             tested = score_images(engine, split.test)
