@@ -153,10 +153,13 @@ def trained_server(trained_bundle: Path) -> Iterator[processes.Server]:
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two models, one of them in two versions, and a bundle that is being written."""
+    """Two models, one of them in two versions, and a bundle that is being written.
+
+    Blank images are not known to the second version of `apples`.
+    """
     repository = tmp_path_factory.mktemp("models")
     bundles.write_model(repository, "apples", 1, seed=1)
-    bundles.write_model(repository, "apples", 2, seed=2)
+    bundles.write_model(repository, "apples", 2, seed=2, config=bundles.WITH_THRESHOLD)
     bundles.write_model(repository, "tiny", 1, seed=3)
     (repository / "tiny" / ".2-staging").mkdir()
     return repository

@@ -52,9 +52,9 @@ class Classification:
         return self.training.n_copies > 0
 
     def calibrated_extractor(self) -> FeatureExtractor:
-        """The extractor with the scale of probabilities that was found on folds."""
-        weights = [block.config.weight for block in self.extractor.blocks]
-        return self.extractor.weighted(weights, self.fitted.probability_scale)
+        """The extractor with the scale of probabilities and the threshold that folds gave."""
+        weights, fitted = [block.config.weight for block in self.extractor.blocks], self.fitted
+        return self.extractor.weighted(weights, fitted.probability_scale, fitted.known_threshold)
 
     def classifier(self) -> LinearClassifier:
         """The classifier that an engine scores by."""
@@ -71,7 +71,7 @@ def learn_classification(
 ) -> Classification:
     """A classifier of the training images; the weights of the blocks are where its search starts.
 
-    Blocks that win nothing are left out.
+    Blocks that win nothing are left out. Images whose label is `UNKNOWN` show none of the classes.
     """
     extractor, images = learned.extractor, learned.images
     pooled = np.empty((len(images), extractor.config.n_features), np.float32)

@@ -20,7 +20,7 @@ from trainer.data.labels_file import read_labels
 from trainer.data.notes import notes
 from trainer.data.sampling import log_unreadable
 from trainer.errors import ConfigError, DataError
-from trainer.evaluate import choose_test_images, evaluate
+from trainer.evaluate import choose_test_images, evaluation_of, score_images
 from trainer.exact.baseline import OmpDictionary, measure_baseline
 from trainer.fit import WorkFiles, scratch_folder, train
 from trainer.fit_report import report_fit
@@ -33,10 +33,12 @@ from trainer.report import (
     evaluation_text,
     fit_text,
     inspection_text,
+    known_text,
     trained_on_text,
 )
 from trainer.reproduce.cli import add_reproduce
 from trainer.reuse import ReusedModel
+from trainer.unknown import add_unknown_option, measure_unknown, with_unknown
 from trainer.warmup import warm
 
 __all__ = ["main"]
@@ -48,6 +50,7 @@ _FIT_EXAMPLES = """examples:
   python -m trainer fit photos --out models/photos --atoms 2048 --train-per-class 30
   python -m trainer fit photos --out models/photos --config settings.toml
   python -m trainer fit photos --out models/photos --from-bundle models/photos/1
+  python -m trainer fit photos --out models/photos --unknown other_photos
 """
 
 _REPORT_EXAMPLES = """Training images are judged on folds again, all others by the bundle itself.
@@ -153,6 +156,7 @@ def _add_fit(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_images(parser)
+    add_unknown_option(parser, "to learn from")
     parser.add_argument(
         "--out",
         type=Path,
@@ -194,6 +198,7 @@ def _add_evaluate(commands: Any) -> None:
     parser = commands.add_parser("evaluate", help="measure a bundle on a folder of images")
     _add_bundle(parser)
     _add_images(parser)
+    add_unknown_option(parser, "to count how many are rejected")
     parser.add_argument(
         "--split-seed", type=int, metavar="N", help="test only on images outside this split"
     )
@@ -290,7 +295,7 @@ def _fit(options: argparse.Namespace) -> None:
         config = _chosen_config(options)
     else:
         config = reused.config(given_settings(options.config, FitConfig.given(options)))
-    dataset = _dataset(options, config.exclude)
+    dataset = _dataset(options, config.exclude, options.unknown)
     try:
         with scratch_folder(options.scratch) as scratch, cached_vectors(options):
             files = WorkFiles(unfinished_fits(options), scratch, options.resume)
@@ -344,9 +349,11 @@ def _found(options: argparse.Namespace, exclude: tuple[str, ...] = ()) -> Datase
     return scan(options.images, exclude)
 
 
-def _dataset(options: argparse.Namespace, exclude: tuple[str, ...] = ()) -> Dataset:
+def _dataset(
+    options: argparse.Namespace, exclude: tuple[str, ...] = (), unknown: Sequence[Path] = ()
+) -> Dataset:
     """The images that a command names; files that have no part in it are counted."""
-    dataset = _found(options, exclude)
+    dataset = with_unknown(_found(options, exclude), unknown)
     for note in notes(dataset, options.labels):
         logger.warning("%s", note)
     return dataset
@@ -357,13 +364,17 @@ def _evaluate(options: argparse.Namespace) -> None:
     split = (options.split_seed, options.train_per_class)
     selection = choose_test_images(engine, _dataset(options), *split)
     with cached_vectors(options):
-        evaluation = evaluate(engine, selection.images)
-    log_unreadable(evaluation.unreadable)
+        scored = score_images(engine, selection.images)
+        log_unreadable(scored.unreadable)
+        unknown = [measure_unknown(engine, scored, folder) for folder in options.unknown]
+    evaluation = evaluation_of(engine, scored)
     if options.json:
-        print(json.dumps({**evaluation.to_json(), "trained_on": selection.trained_on}))
+        facts = {"trained_on": selection.trained_on, "unknown": [f.to_json() for f in unknown]}
+        print(json.dumps({**evaluation.to_json(), **facts}))
     else:
         print(evaluation_text(evaluation))
         print(trained_on_text(selection))
+        print(known_text(evaluation, unknown))
 
 
 def _baseline(options: argparse.Namespace) -> None:

@@ -8,12 +8,14 @@ from typing import Literal
 
 import numpy as np
 
-from service.engine import Engine, ImageError
-from service.engine.arrays import Float32Array, Float64Array
+from service.engine import Engine, ImageError, ScoredImage
+from service.engine.arrays import BoolArray, Float32Array, Float64Array
+from service.engine.ranking import confidences
 from trainer.confusion import Confusion
 from trainer.data.dataset import Dataset, LabelledImage, shortened
 from trainer.data.sampling import UnreadableImage
 from trainer.errors import ConfigError, DataError
+from trainer.learn.rejection import kept_share
 from trainer.metrics import (
     Interval,
     Labels,
@@ -53,16 +55,25 @@ _MOST_MISTAKES_KEPT = 1000
 
 @dataclass(frozen=True)
 class ScoredImages:
-    """Images and their scores (n, n_labels); those that could not be read have none."""
+    """Images and their scores (n, n_labels); those that could not be read have none.
+
+    `are_blank` (n,) says which show nothing but one colour, if that is known.
+    """
 
     images: tuple[LabelledImage, ...]
     scores: Float32Array | Float64Array
     unreadable: tuple[UnreadableImage, ...] = ()
+    are_blank: BoolArray | Literal[False] = False
 
     @cached_property
     def labels(self) -> Labels:
         """The true labels (n,)."""
         return np.array([image.label for image in self.images], np.int64)
+
+    @cached_property
+    def confidences(self) -> Float64Array:
+        """What a threshold judges by whether the images (n,) are known."""
+        return confidences(self.scores, self.are_blank)
 
 
 @dataclass(frozen=True)
@@ -71,7 +82,9 @@ class Evaluation:
 
     `interval` is where the mean lies with 95 % confidence. `reliability` sets probabilities
     beside the share of right labels, see `trainer.metrics`. The mean is of the classes that have
-    test images; `untested` names the others.
+    test images; `untested` names the others. `kept` is the share of images that the model's
+    threshold takes for known; `rejected` is the share of images of none of the classes that it
+    does not, and `auroc` how often one of these has a lower best score than one of the others.
     """
 
     confusion: Confusion
@@ -81,6 +94,9 @@ class Evaluation:
     log_loss: float
     reliability: tuple[ReliabilityBin, ...]
     unreadable: tuple[UnreadableImage, ...] = ()
+    kept: float | None = None
+    rejected: float | None = None
+    auroc: float | None = None
 
     @property
     def calibration_error(self) -> float:
@@ -135,6 +151,7 @@ class Evaluation:
         return quality
 
     def _figures_to_json(self) -> dict[str, object]:
+        known = {"kept": self.kept, "rejected": self.rejected, "auroc": self.auroc}
         return {
             "mean_class_accuracy": self.mean_class_accuracy,
             "interval": list(self.interval),
@@ -144,6 +161,7 @@ class Evaluation:
             "n_test": self.n_test,
             "n_classes": self.n_classes,
             "untested": list(self.untested),
+            **{name: figure for name, figure in known.items() if figure is not None},
         }
 
 
@@ -273,28 +291,35 @@ def evaluate(engine: Engine, images: Sequence[LabelledImage]) -> Evaluation:
 
 def evaluation_of(engine: Engine, scored: ScoredImages) -> Evaluation:
     """Figures of images that the engine has scored."""
-    scale = engine.config.probability_scale
-    return evaluate_scores(scored.scores, scored.labels, engine.labels, scale, scored.unreadable)
+    scale, threshold = engine.config.probability_scale, engine.config.known_threshold
+    figures = evaluate_scores(scored.scores, scored.labels, engine.labels, scale, scored.unreadable)
+    kept = None if threshold is None else kept_share(scored.confidences, threshold)
+    return replace(figures, kept=kept)
 
 
-def score_images(engine: Engine, images: Sequence[LabelledImage]) -> ScoredImages:
+def score_images(
+    engine: Engine, images: Sequence[LabelledImage], what: str = "test images"
+) -> ScoredImages:
     """The scores of every image that can be read, from its bytes, as in the service."""
     pooling = Pooling(engine, len(images))
 
-    def score(image: LabelledImage) -> Float32Array | UnreadableImage:
+    def score(image: LabelledImage) -> ScoredImage | UnreadableImage:
         try:
-            return engine.classifier.scores(pooling.weighted_vector(image.path.read_bytes()))
+            data = image.path.read_bytes()
+            scores = engine.classifier.scores(pooling.weighted_vector(data))
+            return ScoredImage(scores, pooling.is_blank(data))
         except (ImageError, OSError) as error:
             return UnreadableImage(image.path, str(error))
 
     results = list(zip(images, map_ordered(score, images, "images"), strict=True))
-    rows = [result for _, result in results if isinstance(result, np.ndarray)]
-    if not rows:
-        raise DataError(f"none of the {len(images)} test images is readable")
+    found = [(image, each) for image, each in results if isinstance(each, ScoredImage)]
+    if not found:
+        raise DataError(f"none of the {len(images)} {what} is readable")
     return ScoredImages(
-        tuple(image for image, result in results if isinstance(result, np.ndarray)),
-        np.stack(rows),
-        tuple(result for _, result in results if isinstance(result, UnreadableImage)),
+        tuple(image for image, _ in found),
+        np.stack([each.scores for _, each in found]),
+        tuple(each for _, each in results if isinstance(each, UnreadableImage)),
+        np.array([each.is_blank for _, each in found]),
     )
 
 

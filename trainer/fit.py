@@ -33,6 +33,7 @@ from trainer.progress import FitProgress
 from trainer.publish import UNPUBLISHED
 from trainer.reuse import ReusedModel
 from trainer.stages import StageRecording, recording, stage
+from trainer.unknown import unknown_images
 
 __all__ = [
     "TrainedModel",
@@ -107,10 +108,11 @@ def train(
     and computed side by side anyway.
     """
     plan = _plan(config, files)
+    unknown = unknown_images(dataset, config)
     dataset = trainable(dataset)
     split = training_split(dataset, config)
     logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
-    cost = _told_cost(split, len(dataset.labels), plan, is_reused=reused is not None)
+    cost = _told_cost(split, len(unknown), len(dataset.labels), plan, is_reused=reused is not None)
     with (
         one_blas_thread(),
         FitProgress(cost.stage_seconds) as progress,
@@ -119,7 +121,7 @@ def train(
         state = None
         if reused is None and files.states is not None:
             state = FitState.begin(files.states, split.train, config, resume=files.resume)
-        run = _Run(dataset, split, plan, state, reused)
+        run = _Run(dataset, split, unknown, plan, state, reused)
         return _train(run, name).with_stages(stages)
 
 
@@ -129,6 +131,7 @@ class _Run:
 
     dataset: Dataset
     split: Split
+    unknown: Sequence[LabelledImage]
     plan: FeaturePlan
     state: FitState | None
     reused: ReusedModel | None
@@ -161,7 +164,8 @@ def _train(run: _Run, name: str) -> TrainedModel:
         class_weight=config.class_weight,
     )
     with stage("classifier"):
-        model = _learn_classification(features, len(dataset.labels), settings, run.plan)
+        all_images = replace(features, images=(*features.images, *run.unknown))
+        model = _learn_classification(all_images, len(dataset.labels), settings, run.plan)
     extractor = model.calibrated_extractor()
     bundle = bundle_of(
         extractor,
@@ -182,6 +186,8 @@ def _train(run: _Run, name: str) -> TrainedModel:
     provenance["relative_errors"] = list(features.relative_errors)
     provenance["regularisation"] = model.fitted.regularisation
     provenance["mirrored"] = model.has_copies
+    if run.unknown:
+        provenance["n_unknown"] = len(run.unknown)
     provenance["seconds"] = round(time.monotonic() - started, 1)
     manifest = replace(
         bundle.manifest,
@@ -244,9 +250,12 @@ def _require_all_classes(dataset: Dataset, features: LearnedFeatures) -> None:
         raise DataError(f"no readable training image for the classes {', '.join(lost)}")
 
 
-def _told_cost(split: Split, n_labels: int, plan: FeaturePlan, *, is_reused: bool) -> FitCost:
+def _told_cost(
+    split: Split, n_unknown: int, n_labels: int, plan: FeaturePlan, *, is_reused: bool
+) -> FitCost:
     """Say what training takes; reject what takes more than there is."""
-    cost = expected_cost(len(split.train), n_labels, config=plan.config, is_reused=is_reused)
+    n_images = len(split.train) + n_unknown
+    cost = expected_cost(n_images, n_labels, config=plan.config, is_reused=is_reused)
     cost = cost.with_evaluation(len(split.test))
     logger.info("training takes %s", cost_text(cost))
     require_resources(cost, plan.scratch or Path(tempfile.gettempdir()))
@@ -300,6 +309,9 @@ def _judged(
             places, scores = fitted.held_out.places, fitted.held_out.scores
             held_out = ScoredImages(tuple(images[place] for place in places), scores)
             evaluation = evaluation_of(engine, held_out).counting_untested_as_missed()
+            if fitted.rejection is not None:
+                rejected, auroc = fitted.rejection.rejected, fitted.rejection.auroc
+                evaluation = replace(evaluation, rejected=rejected, auroc=auroc)
             judged.append(JudgedImages("folds", held_out, evaluation))
         if split.test:
             tested = score_images(engine, split.test)

@@ -24,7 +24,7 @@ from trainer.data.vectors import VectorFile
 from trainer.features import LearnedFeatures
 from trainer.learn.classifier import ClassifierSettings, FittedClassifier, image_weights
 from trainer.learn.feature_matrix import FeatureMatrix
-from trainer.learn.held_out import Choice, HeldOut, Mask, stratified_folds
+from trainer.learn.held_out import UNKNOWN, Choice, HeldOut, Mask, stratified_folds
 from trainer.learn.near_duplicates import log_groups, near_duplicate_groups_of_many
 from trainer.learn.primal import PrimalProblem, solve_primal
 from trainer.metrics import Labels
@@ -52,9 +52,9 @@ class ManyClassification:
     has_copies: bool
 
     def calibrated_extractor(self) -> FeatureExtractor:
-        """The extractor with the scale of probabilities that was found on the held-out fold."""
-        weights = [block.config.weight for block in self.extractor.blocks]
-        return self.extractor.weighted(weights, self.fitted.probability_scale)
+        """The extractor with the scale of probabilities and the threshold that the fold gave."""
+        weights, fitted = [block.config.weight for block in self.extractor.blocks], self.fitted
+        return self.extractor.weighted(weights, fitted.probability_scale, fitted.known_threshold)
 
     def classifier(self) -> LinearClassifier:
         """The classifier that an engine scores by."""
@@ -166,10 +166,10 @@ def _held_out(sketches: Float32Array, rows: _Rows, settings: ClassifierSettings)
 
 def _tested(scores: Float32Array, rows: _Rows, held: Mask) -> HeldOut | None:
     """Scores of the held-out images by their places; None if there are none."""
-    is_tested = ~rows.are_copies[held] & (rows.labels[held] >= 0)
-    if not is_tested.any():
+    labels, places, found = rows.labels[held], rows.places[held], scores.astype(np.float64)
+    order = np.argsort(places, kind="stable")
+    order = order[~rows.are_copies[held][order]]
+    known, unknown = order[labels[order] != UNKNOWN], order[labels[order] == UNKNOWN]
+    if not len(known):
         return None
-    places = rows.places[held][is_tested]
-    order = np.argsort(places)
-    labels = rows.labels[held][is_tested]
-    return HeldOut(scores[is_tested][order].astype(np.float64), labels[order], places[order])
+    return HeldOut(found[known], labels[known], places[known], found[unknown], places[unknown])

@@ -18,6 +18,7 @@ __all__ = [
     "Interval",
     "Labels",
     "ReliabilityBin",
+    "area_under_roc",
     "calibration_error",
     "class_accuracies",
     "expected_calibration_error",
@@ -139,3 +140,12 @@ def expected_calibration_error(bins: Sequence[ReliabilityBin]) -> float:
 def calibration_error(scores: Float32Array | Float64Array, labels: Labels, scale: float) -> float:
     """The expected calibration error of the bins of `reliability`."""
     return expected_calibration_error(reliability(scores, labels, scale))
+
+
+def area_under_roc(higher: Float64Array, lower: Float64Array) -> float:
+    """How often one of `higher` (n,) is above one of `lower` (m,), which may be infinite."""
+    from scipy.stats import rankdata  # noqa: PLC0415
+    from sklearn.metrics import roc_auc_score  # noqa: PLC0415
+
+    ranks = rankdata(np.concatenate([higher, lower]))
+    return float(roc_auc_score(np.repeat([1, 0], [len(higher), len(lower)]), ranks))

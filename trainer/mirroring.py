@@ -17,7 +17,7 @@ from trainer.classification import Classification
 from trainer.data.dataset import LabelledImage
 from trainer.learn.classifier import ClassifierSettings, fit_classifier, folds_of
 from trainer.learn.grams import column_slices, gram_matrix
-from trainer.learn.held_out import Choice, HeldOut, Mask, TrainingImages
+from trainer.learn.held_out import UNKNOWN, Choice, HeldOut, Mask, TrainingImages
 from trainer.metrics import Labels
 from trainer.vectors import pooled_vectors
 
@@ -40,12 +40,12 @@ def first_look(labels: Labels, seed: int) -> Labels:
     """Places of the images to try copies with first: all, or a part if there are many.
 
     A class has as many images there as in the whole, as far as a few classes allow: with fewer
-    images, copies win more.
+    images, copies win more. Images of unknown label are no part of a part.
     """
     if len(labels) <= _FIRST_LOOK:
         return np.arange(len(labels))
     rng = np.random.default_rng([seed, 3])
-    names, sizes = np.unique(labels, return_counts=True)
+    names, sizes = np.unique(labels[labels != UNKNOWN], return_counts=True)
     n_classes = max(_FEWEST_CLASSES, int(_FIRST_LOOK / np.median(sizes)))
     chosen = rng.permutation(names)[:n_classes]
     most = _FIRST_LOOK // len(chosen)

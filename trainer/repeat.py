@@ -52,6 +52,9 @@ def recorded_command(
     arguments += _options(chosen)
     in_file = sorted(TOML_SETTINGS & chosen.keys())
     beside = f" A file for --config has to say: {', '.join(in_file)}." if in_file else ""
+    unknown = manifest.provenance.get("n_unknown")
+    if unknown:
+        beside += f" The bundle does not name the folder of the {unknown} images of --unknown."
     origin = f"Made of the settings in the bundle; folders and files are named as today.{beside}"
     return RepeatCommand(shlex.join((*_PROGRAM, *arguments)), origin)
 

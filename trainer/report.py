@@ -17,6 +17,7 @@ from trainer.reproduce.explanations import ExplanationReport
 from trainer.reproduce.solvers import SolverResult
 from trainer.reproduce.training import TrainingCost
 from trainer.tables import Table, aligned
+from trainer.unknown import UnknownFigures
 
 __all__ = [
     "describe_bundle",
@@ -24,6 +25,7 @@ __all__ = [
     "explanations_text",
     "fit_text",
     "inspection_text",
+    "known_text",
     "patches_text",
     "refinement_text",
     "solvers_text",
@@ -84,6 +86,20 @@ def trained_on_text(selection: Selection) -> str:
     return f"trained on, of these     {known}"
 
 
+def known_text(evaluation: Evaluation, unknown: Sequence[UnknownFigures]) -> str:
+    """How many test images are known, and how many of other images are not."""
+    if evaluation.kept is None:
+        lines = ["taken for known          all images: the bundle has no threshold"]
+    else:
+        lines = [f"taken for known          {evaluation.kept:.1%} of these images"]
+    for figures in unknown:
+        own = "" if figures.rejected is None else f"{figures.rejected:.1%}, "
+        other = f"{figures.rejected_at_95:.1%} where 95 % of the tested are kept"
+        title = f"{figures.folder}: {figures.n_images} unknown images"
+        lines.append(f"{title}, rejected {own}{other}; AUROC {figures.auroc:.3f}")
+    return "\n".join(lines)
+
+
 def fit_text(manifest: Manifest, folder: Path, report: Path | None = None) -> str:
     """Where bundle and report are, how good the bundle is, what it took, and how to use it."""
     lines = [f"bundle {folder}"]
@@ -94,6 +110,7 @@ def fit_text(manifest: Manifest, folder: Path, report: Path | None = None) -> st
         if isinstance(figures, dict):
             accuracy = f"mean per-class accuracy {figures['mean_class_accuracy']:.4f} {explanation}"
             lines.append(accuracy + _untested_text(part, figures["untested"]))
+    lines += _rejection_lines(manifest.quality.get("folds"))
     if not manifest.quality:
         lines.append("accuracy unknown: no class has a second image to test on")
     judged = [figures for part in _QUALITY_PARTS if (figures := manifest.quality.get(part))]
@@ -102,6 +119,16 @@ def fit_text(manifest: Manifest, folder: Path, report: Path | None = None) -> st
     lines += _stage_lines(manifest.provenance)
     lines.append(f"serve it: python -m service serve --models {folder.parent.parent}")
     return "\n".join(lines)
+
+
+def _rejection_lines(folds: Any) -> Iterator[str]:
+    """How many held-out images of the classes are known, and how many of others are not."""
+    if not isinstance(folds, dict) or "kept" not in folds:
+        return
+    others = ""
+    if "rejected" in folds:
+        others = f", {folds['rejected']:.1%} of the unknown ones not, AUROC {folds['auroc']:.3f}"
+    yield f"on folds {folds['kept']:.1%} of the images are known{others}"
 
 
 def _confusion_lines(figures: Mapping[str, Any]) -> Iterator[str]:

@@ -99,7 +99,12 @@ class ReusedModel:
 
     def _extractor(self, config: FitConfig) -> FeatureExtractor:
         engine = self.engine
-        own = replace(engine.config, classifier=config.classifier, probability_scale=1.0)
+        own = replace(
+            engine.config,
+            classifier=config.classifier,
+            probability_scale=1.0,
+            known_threshold=None,
+        )
         return FeatureExtractor(own, [view.hash for view in engine.views], engine.blocks)
 
     def _read(self, image: LabelledImage, pooling: Pooling) -> LabelledImage | UnreadableImage:

@@ -20,6 +20,7 @@ from service import engine
 from service.engine import FeatureExtractor
 from service.engine.arrays import Float32Array
 from service.engine.blocks import Block
+from service.engine.image import Picture
 from trainer.data.dataset import LabelledImage
 from trainer.learn.checkpoint import fingerprint
 from trainer.parallel import map_ordered
@@ -62,16 +63,18 @@ class Pooling:
         Every block has unit length, whatever its weight.
         """
         if self._cache is None:
-            return self._pooled(data, mirrored=mirrored)
+            return self._pooled(self._even.decode_picture(data), mirrored=mirrored)
         keys = self._keys(data, mirrored=mirrored)
         parts = [self._cache.get(key) for key in keys]
         known = [part for part in parts if part is not None]
         if len(known) == len(parts):
             return np.concatenate(known)
-        pooled = self._pooled(data, mirrored=mirrored)
+        picture = self._even.decode_picture(data)
+        pooled = self._pooled(picture, mirrored=mirrored)
         if self._keeps:
             for key, place in zip(keys, self._even.config.slices, strict=True):
                 self._cache.add(key, pooled[place])
+            self._cache.add(self._blank_key(data), np.array([picture.is_blank], np.float32))
         return pooled
 
     def weighted_vector(self, data: bytes) -> Float32Array:
@@ -88,9 +91,20 @@ class Pooling:
             return False
         return all(key in known for key in self._keys(data, mirrored=False))
 
-    def _pooled(self, data: bytes, *, mirrored: bool) -> Float32Array:
-        picture = self._even.decode_picture(data)
+    def is_blank(self, data: bytes) -> bool:
+        """Whether an encoded image shows nothing but one colour."""
+        found = None if self._cache is None else self._cache.get(self._blank_key(data))
+        if found is not None:
+            return bool(found[0])
+        return self._even.decode_picture(data).is_blank
+
+    def _pooled(self, picture: Picture, *, mirrored: bool) -> Float32Array:
         return self._even.pool_picture(picture.mirrored() if mirrored else picture)
+
+    def _blank_key(self, data: bytes) -> bytes:
+        image, size = hashlib.sha256(data).hexdigest(), self._even.config.max_side
+        text = f"{image} is blank {size} {_source_digest()} {PIL.__version__}"
+        return hashlib.sha256(text.encode()).hexdigest().encode()
 
     def _keys(self, data: bytes, *, mirrored: bool) -> list[bytes]:
         image = hashlib.sha256(data).hexdigest()

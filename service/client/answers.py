@@ -111,11 +111,16 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Classification:
-    """The labels of one image, best first, and where the best one's score comes from if asked."""
+    """The labels of one image, best first, and where the best one's score comes from if asked.
+
+    An image that is not `known` looks like none of the model's classes: the predictions are those
+    that it resembles most. To models without a threshold all images are known.
+    """
 
     model: ModelRef
     predictions: tuple[RankedLabel, ...]
     explanation: Explanation | None = None
+    known: bool = True
 
 
 @dataclass(frozen=True)
@@ -243,6 +248,7 @@ def _classification(model: ModelRef, document: Mapping[str, Any]) -> Classificat
         model,
         _ranked(document["predictions"]),
         None if explanation is None else _explanation(explanation),
+        document.get("known", True),
     )
 
 

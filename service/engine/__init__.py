@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from service.engine.codes import Codes
     from service.engine.explanation import Explanation
     from service.engine.pipeline import Engine, FeatureExtractor
-    from service.engine.ranking import Prediction
+    from service.engine.ranking import Prediction, ScoredImage
 else:
     _LATER = {
         **dict.fromkeys(("Bundle", "read_bundle", "write_bundle"), "service.engine.bundle"),
         "Codes": "service.engine.codes",
         "Explanation": "service.engine.explanation",
         **dict.fromkeys(("Engine", "FeatureExtractor"), "service.engine.pipeline"),
-        "Prediction": "service.engine.ranking",
+        **dict.fromkeys(("Prediction", "ScoredImage"), "service.engine.ranking"),
     }
 
     def __getattr__(name: str) -> object:
@@ -69,6 +69,7 @@ __all__ = [
     "OversizedImageError",
     "Prediction",
     "Probe",
+    "ScoredImage",
     "Stage",
     "Stopwatch",
     "UnreadableBundleError",

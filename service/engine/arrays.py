@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 __all__ = [
     "CACHE_LINE",
+    "BoolArray",
     "Float32Array",
     "Float64Array",
     "Int8Array",
@@ -28,6 +29,7 @@ __all__ = [
     "frozen",
 ]
 
+BoolArray = npt.NDArray[np.bool_]
 Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
 Int8Array = npt.NDArray[np.int8]

@@ -207,8 +207,9 @@ class EngineConfig:
 
     Images are brought to a working size of at most `max_side` pixels a side. The pooled vector
     is the list of blocks; a view has at most one of each kind, and one block at least is of
-    codes. `probability_scale` multiplies the scores before the softmax; the trainer fits it on
-    held-out scores.
+    codes. `probability_scale` multiplies the scores before the softmax, `known_threshold` is the
+    best score that an image of one of the classes has at least; the trainer fits both to held-out
+    scores. None, of bundles from before and of those without folds, takes all images for known.
     """
 
     views: tuple[ViewConfig, ...]
@@ -216,11 +217,14 @@ class EngineConfig:
     max_side: int = 300
     classifier: ClassifierKind = "svm"
     probability_scale: float = 1.0
+    known_threshold: float | None = None
 
     def __post_init__(self) -> None:
         _require_choice("classifier", self.classifier, get_args(ClassifierKind))
         _require_whole("max_side", self.max_side, 20, 65_535)
         _require_positive("probability_scale", self.probability_scale)
+        if self.known_threshold is not None:
+            _require_finite("known_threshold", self.known_threshold)
         for block in self.blocks:
             self._check_block(block)
         named = [(block.view, block.kind) for block in self.blocks]
@@ -289,6 +293,7 @@ class EngineConfig:
             "blocks": [_block_to_json(block) for block in self.blocks],
             "classifier": self.classifier,
             "probability_scale": self.probability_scale,
+            "known_threshold": self.known_threshold,
         }
 
     @classmethod
@@ -356,6 +361,12 @@ def _require_positive(name: str, value: object) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 < value < float("inf"):  # type: ignore[operator]
         raise ValueError(f"{name} is {value!r}, expected a positive number")
+
+
+def _require_finite(name: str, value: object) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not float("-inf") < value < float("inf"):  # type: ignore[operator]
+        raise ValueError(f"{name} is {value!r}, expected a finite number or null")
 
 
 def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

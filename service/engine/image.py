@@ -41,6 +41,9 @@ _MOST_JPEG_SCANS = 64
 # While it is decoded: four channels, and a copy in one.
 _BYTES_PER_PIXEL = 5
 
+# One colour comes out of a JPEG as it was, out of WebP with up to three levels of 255 between.
+_LEAST_CONTRAST = 4 / 255
+
 _ORIENTATION_TAG = 0x0112
 _TRANSPOSITIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -76,6 +79,11 @@ class Picture:
 
     gray: Float32Array
     colours: UInt8Array | None = None
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing is to be seen but one grey value, as far as coding may blur it."""
+        return bool(self.gray.max() - self.gray.min() < _LEAST_CONTRAST)
 
     def mirrored(self) -> "Picture":
         """The picture with left and right exchanged."""

@@ -43,7 +43,7 @@ from service.engine.hashing import Hash, hash_from_tensors
 from service.engine.image import Picture
 from service.engine.image_limits import ImageLimits
 from service.engine.manifest import Manifest
-from service.engine.ranking import Prediction
+from service.engine.ranking import Prediction, ScoredImage
 from service.engine.stopwatch import Stopwatch
 from service.engine.threads import Threads
 from service.engine.views import View
@@ -92,7 +92,10 @@ class FeatureExtractor:
         return FeatureExtractor(config, *_parts(config, tensors))
 
     def weighted(
-        self, weights: Sequence[float], probability_scale: float = 1.0
+        self,
+        weights: Sequence[float],
+        probability_scale: float = 1.0,
+        known_threshold: float | None = None,
     ) -> "FeatureExtractor":
         """The same views and blocks with other weights; those that weigh nothing are left out."""
         pairs = [(b, weight) for b, weight in zip(self.blocks, weights, strict=True) if weight]
@@ -103,6 +106,7 @@ class FeatureExtractor:
             views=tuple(self.config.views[number] for number in read),
             blocks=tuple(block.config for block in blocks),
             probability_scale=probability_scale,
+            known_threshold=known_threshold,
         )
         hashes = [self.views[number].hash for number in read]
         return FeatureExtractor(config, hashes, blocks, self.threads.count)
@@ -238,10 +242,24 @@ class Engine(FeatureExtractor):
         self, data: bytes, limits: ImageLimits | None = None, watch: Stopwatch | None = None
     ) -> Float32Array:
         """Encoded image -> scores (n_labels,); `watch` records how long each stage took."""
+        return self.score(data, limits, watch).scores
+
+    def score(
+        self, data: bytes, limits: ImageLimits | None = None, watch: Stopwatch | None = None
+    ) -> ScoredImage:
+        """Encoded image -> its scores, and what else tells whether it is known."""
         watch = watch or Stopwatch()
-        scores = self.classifier.scores(self.pooled_vector(data, limits, watch))
+        picture = self.decode_picture(data, limits)
+        watch.lap("decode")
+        scores = self.classifier.scores(self.pool_picture(picture, watch))
+        scored = ScoredImage(scores, picture.is_blank)
         watch.lap("classifier")
-        return scores
+        return scored
+
+    def is_known(self, image: ScoredImage) -> bool:
+        """Whether an image looks like one of the classes, by the bundle's threshold."""
+        threshold = self.config.known_threshold
+        return bool(ranking.are_known(image.scores, image.is_blank, threshold))
 
     def classify(
         self, data: bytes, top_k: int = 5, limits: ImageLimits | None = None
@@ -269,8 +287,8 @@ class Engine(FeatureExtractor):
         against: str | None = None,
         limits: ImageLimits | None = None,
         watch: Stopwatch | None = None,
-    ) -> tuple[Float32Array, Explanation]:
-        """Encoded image -> scores (n_labels,), and what `explain` tells of them."""
+    ) -> tuple[ScoredImage, Explanation]:
+        """Encoded image -> its scores, and what `explain` tells of them."""
         watch = watch or Stopwatch()
         chosen, other = (
             None if name is None else self._label_id(name) for name in (label, against)
@@ -288,7 +306,7 @@ class Engine(FeatureExtractor):
         image = DescribedImage(height, width, self.views, encoded)
         found = self._explanation(chosen, other, scores, pooled, image)
         watch.lap("explanation")
-        return scores, found
+        return ScoredImage(scores, picture.is_blank), found
 
     def _explanation(
         self,

@@ -65,6 +65,12 @@ class Metrics:
             ("reason",),
             registry=self.registry,
         )
+        self._unknown = Counter(
+            "leafcode_unknown_images",
+            "Images that look like none of the model's classes.",
+            ("name", "version"),
+            registry=self.registry,
+        )
         for reason in reasons:  # all of them start at zero
             self._rejections.labels(reason)
         self._routes: defaultdict[str, _Durations] = defaultdict(_Durations)
@@ -91,6 +97,7 @@ class Metrics:
         alike = CounterOf((request.route, str(request.status)) for request in requests)
         for labels, number in alike.items():
             self._requests.labels(*labels).inc(number)
+        unknown: CounterOf[tuple[str, str]] = CounterOf()
         for request in requests:
             self._routes[request.route].observe(request.seconds)
             if request.reason:
@@ -99,6 +106,11 @@ class Metrics:
                 self._stages["queue"].observe(job.queue)
                 for stage, seconds in job.stages.items():
                     self._stages[stage].observe(seconds)
+            if request.model and request.jobs:  # at zero, too, so that a rate has a beginning
+                model = (request.model.name, str(request.model.version))
+                unknown[model] += sum(job.unknown for job in request.jobs)
+        for model, number in unknown.items():
+            self._unknown.labels(*model).inc(number)
 
     def count_rejected_connection(self, reason: str, status: int) -> None:
         """Add one request that did not get as far as its headers."""

@@ -347,7 +347,10 @@ class Dispatcher:
 def _outcome(job: Job, frame: Frame) -> Outcome[Frame]:
     if frame.kind is not Kind.DONE or frame.times is None:
         raise frames.reported_error(frame)
-    return Outcome(frame, Timings(job.started - job.accepted, *frame.times))
+    unknown = frame.fields.get("unknown")
+    # A worker that an image took over may send anything.
+    counted = unknown if type(unknown) is int and unknown > 0 else 0
+    return Outcome(frame, Timings(job.started - job.accepted, *frame.times, counted))
 
 
 def _settled(job: Job, answer: Frame | BaseException) -> Outcome[Frame] | LeafcodeError:

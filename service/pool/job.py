@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 class Timings(NamedTuple):
-    """Where the time of one job went, in seconds."""
+    """Where the time of one job went, in seconds, and what else is counted of it."""
 
     queue: float
     """From being accepted until the worker that answered began."""
@@ -21,6 +21,8 @@ class Timings(NamedTuple):
     """In that worker, all stages and what surrounds them."""
     stages: Mapping[str, float]
     """The engine's stages that ran, by their names in `service.engine.STAGES`."""
+    unknown: int = 0
+    """Images that look like none of the model's classes."""
 
 
 class Outcome(NamedTuple, Generic[Value]):

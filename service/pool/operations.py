@@ -35,7 +35,7 @@ from service.errors import DeadlineError, UnknownModelError
 from service.formats import codes, explanations, npy
 from service.formats.codes import Grid
 from service.formats.v2 import answers
-from service.formats.v2.answers import Answer, Maps, WrittenTensor
+from service.formats.v2.answers import Answer, LabelResults, Maps, WrittenTensor
 from service.formats.v2.requests import BatchLimits, RequestedOutput, read_json
 from service.pool import frames
 from service.pool.frames import Fields, Frame, Kind, WorkTimes
@@ -119,15 +119,18 @@ class Operations:
         engine, data, limits = self._engine(frame), bytes(frame.body), self._limits.image
         explanation = {}
         if frame.fields.get("explain"):
-            scores, found = engine.explained_scores(data, None, None, limits, watch)
+            scored, found = engine.explained_scores(data, None, None, limits, watch)
             explanation["explanation"] = explanations.members(found)
         else:
-            scores = engine.scores(data, limits, watch)
+            scored = engine.score(data, limits, watch)
         ranked = [
             {"label": item.label, "probability": item.probability}
-            for item in engine.rank(scores, frame.fields["top_k"])
+            for item in engine.rank(scored.scores, frame.fields["top_k"])
         ]
-        return {}, to_json({"predictions": ranked, **explanation})
+        known = engine.is_known(scored)
+        return _unknown(int(not known)), to_json(
+            {"known": known, "predictions": ranked, **explanation}
+        )
 
     def _explain(self, frame: Frame, watch: Stopwatch) -> Result:
         engine, data, limits = self._engine(frame), bytes(frame.body), self._limits.image
@@ -154,9 +157,9 @@ class Operations:
     def _infer_image(self, frame: Frame, watch: Stopwatch) -> Result:
         """One image among those of a request: its part of each output."""
         engine, outputs = self._engine(frame), _outputs(frame)
-        tensors = self._write_labels(engine, [bytes(frame.body)], outputs, watch)
+        tensors, unknown = self._write_labels(engine, [bytes(frame.body)], outputs, watch)
         entries, data = answers.pack(tensors)
-        return {"tensors": entries}, data
+        return {"tensors": entries, **unknown}, data
 
     def _infer_descriptors(self, frame: Frame, watch: Stopwatch) -> Result:
         engine = self._engine(frame)
@@ -177,11 +180,12 @@ class Operations:
                 f"there was no answer after {age:.3g} s, the job was still queued or being read"
             )
         if isinstance(request.batch, tuple):
-            tensors = self._write_labels(engine, request.batch, request.outputs, watch)
+            tensors, unknown = self._write_labels(engine, request.batch, request.outputs, watch)
         else:
             found = _encode(engine, request.batch, watch)
-            tensors = answers.write_codes(found, request.outputs)
-        return _whole(answers.compose(engine.manifest, request.id, tensors))
+            tensors, unknown = answers.write_codes(found, request.outputs), {}
+        fields, body = _whole(answers.compose(engine.manifest, request.id, tensors))
+        return {**fields, **unknown}, body
 
     def _write_labels(
         self,
@@ -189,24 +193,28 @@ class Operations:
         images: Sequence[bytes],
         outputs: Sequence[RequestedOutput],
         watch: Stopwatch,
-    ) -> list[WrittenTensor]:
+    ) -> tuple[list[WrittenTensor], Fields]:
         """The outputs for images; the first one that has none ends it and is named."""
         scores = np.empty((len(images), len(engine.labels)), np.float32)
+        known = np.empty(len(images), np.bool_)
         explained: list[Explanation] = []
         total: Counter[Stage] = Counter()
         for number, image in enumerate(images):
             own, limits = Stopwatch(), self._limits.image
             try:
                 if answers.wants_maps(outputs):
-                    scores[number], found = engine.explained_scores(image, None, None, limits, own)
+                    scored, found = engine.explained_scores(image, None, None, limits, own)
                     explained.append(found)
                 else:
-                    scores[number] = engine.scores(image, limits, own)
+                    scored = engine.score(image, limits, own)
             except ImageError as error:
                 raise answers.in_batch(error, number, len(images)) from error
+            scores[number], known[number] = scored.scores, engine.is_known(scored)
             total.update(own.seconds)
         watch.seconds.update(total.items())
-        return answers.write_labels(engine.manifest, scores, outputs, Maps.of(explained))
+        results = LabelResults(scores, known, Maps.of(explained))
+        written = answers.write_labels(engine.manifest, results, outputs)
+        return written, _unknown(int((~known).sum()))
 
 
 def _describe(
@@ -235,6 +243,11 @@ def _encode(engine: Engine, descriptors: Float32Array, watch: Stopwatch) -> Code
 
 def _outputs(frame: Frame) -> list[RequestedOutput]:
     return [RequestedOutput(*output) for output in frame.fields["outputs"]]
+
+
+def _unknown(count: int) -> Fields:
+    """The number of images that are not known, for the metrics; most answers need no fields."""
+    return {"unknown": count} if count else {}
 
 
 def _whole(answer: Answer) -> Result:

@@ -40,8 +40,9 @@ async def classify(request: Request) -> Response:
     JPEG, PNG, WebP, GIF, BMP and TIFF, and HEIC where the extra `heif` is installed; the first
     frame of an animation; transparency shows white. One file in a form is answered like a raw
     body. Among several images,
-    a bad one gets a problem of its own and does not spoil its neighbours. `explain=true` adds
-    an explanation of the best label, as `/v1/explain` has it.
+    a bad one gets a problem of its own and does not spoil its neighbours. `known` is false for
+    an image that looks like none of the model's classes, whose labels are those that it resembles
+    most. `explain=true` adds an explanation of the best label, as `/v1/explain` has it.
     """
     context = context_of(request)
     asked = read_parameters(ClassifyParameters, request.scope)

@@ -107,6 +107,11 @@ class ImageExplanation(Explanation):
 class Predicted(BaseModel):
     """The labels of one image among several."""
 
+    known: bool = Field(
+        description="Whether the image looks like one of the model's classes; if not, the "
+        "predictions are those that it resembles most. Always true for a model whose "
+        "configuration has no `known_threshold`."
+    )
     predictions: list[RankedLabel] = Field(description="Best first.")
     explanation: Explanation | SkipJsonSchema[None] = Field(
         None, description="Of the best label; only if asked for."

@@ -7,9 +7,18 @@ from service.engine import Engine, ImageLimits, LeafcodeError, OversizedImageErr
 from service.engine.image_formats import IMAGE_SUFFIXES
 from service.terminal.images import STDIN
 
-__all__ = ["Labeller", "Outcome", "read_within"]
+__all__ = ["Labelled", "Labeller", "Outcome", "read_within"]
 
-Outcome = tuple[Prediction, ...] | str
+
+@dataclass(frozen=True)
+class Labelled:
+    """The ranked labels of an image, and whether it looks like one of the model's classes."""
+
+    predictions: tuple[Prediction, ...]
+    known: bool
+
+
+Outcome = Labelled | str
 
 
 @dataclass(frozen=True)
@@ -24,7 +33,9 @@ class Labeller:
     def __call__(self, image: str) -> Outcome:
         """The ranked labels of an image, or why there are none; no file ends the others."""
         try:
-            return self.engine.classify(self._read(image), self.top_k, self.limits)
+            scored = self.engine.score(self._read(image), self.limits)
+            ranked = self.engine.rank(scored.scores, self.top_k)
+            return Labelled(ranked, self.engine.is_known(scored))
         except IsADirectoryError:
             suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
             return f"no images below it, expected files that end in {suffixes}"

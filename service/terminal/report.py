@@ -14,6 +14,10 @@ from service.terminal.labeller import Outcome
 __all__ = ["JsonReport", "Report", "TableReport"]
 
 
+# Behind the best label of an image that looks like none of the model's classes.
+_UNKNOWN = " ?"
+
+
 class Report(Protocol):
     """Writes outcomes as they come, each of them at once."""
 
@@ -35,7 +39,10 @@ class TableReport:
         head = ("image", "label")
         names = max(display_width(printable(name)) for name in (head[0], *images))
         labels = max(display_width(printable(label)) for label in (head[1], *manifest.labels))
+        if manifest.config.known_threshold is not None:
+            labels += len(_UNKNOWN)
         self._columns = Columns.of(names, labels, width)
+        self._unknown = 0
 
     def begin(self) -> None:
         """Write the names of the columns."""
@@ -47,16 +54,21 @@ class TableReport:
         if isinstance(outcome, str):
             _write(f"{image}: {outcome}", sys.stderr)
             return
-        best, *others = outcome
+        best, *others = outcome.predictions
         further = [f"{printable(item.label)} {item.probability:.1%}" for item in others]
         label, probability = printable(best.label), f"{best.probability:.1%}"
+        if not outcome.known:
+            self._unknown += 1
+            label += _UNKNOWN
         _write(self._columns.row(image, label, probability, further))
 
     def end(self, images: int, failed: int, seconds: float) -> None:
         """Write how many images there were, which model labelled them and how fast."""
         failures = f", {failed} failed" if failed else ""
+        unknown = f", {self._unknown} like none of the classes (?)" if self._unknown else ""
         noun = "image" if images == 1 else "images"
-        _write(f"{images} {noun}{failures}, {images / seconds:.1f} a second, by {self._model}")
+        rate = f"{images / seconds:.1f} a second"
+        _write(f"{images} {noun}{failures}{unknown}, {rate}, by {self._model}")
 
 
 class JsonReport:
@@ -73,8 +85,12 @@ class JsonReport:
         if isinstance(outcome, str):
             line: dict[str, object] = {"image": image, "error": outcome}
         else:
-            predictions = [asdict(item) for item in outcome]
-            line = {"image": image, "model": self._model, "predictions": predictions}
+            line = {
+                "image": image,
+                "model": self._model,
+                "known": outcome.known,
+                "predictions": [asdict(item) for item in outcome.predictions],
+            }
         _write(json.dumps(line))
 
     def end(self, images: int, failed: int, seconds: float) -> None:

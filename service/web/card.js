@@ -12,6 +12,7 @@ export function showCard(model) {
     ["Licence", told.licence],
     ["Use", told.use],
     ["Limits", told.limits],
+    ["Other images", otherImages(model.configuration)],
     ["Per request", limits(model.limits)],
     ["Digest", make("code", {}, model.digest.slice(0, 16))],
   ];
@@ -26,6 +27,11 @@ function accuracy(quality) {
   const images = test.n_test ? ` on ${test.n_test} held-out images` : "";
   const where = quality.test || !quality.folds ? images : " on folds of the training images";
   return `${percent(test.mean_class_accuracy)} mean per class${where}`;
+}
+
+function otherImages({ known_threshold: threshold }) {
+  if (threshold === null) return "count as known: the model has no threshold that tells them apart";
+  return `count as unknown: those of one colour, or whose best score is below ${threshold.toFixed(2)}`;
 }
 
 function limits({ max_body_bytes: bytes, max_image_pixels: pixels }) {

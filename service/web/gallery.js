@@ -126,6 +126,7 @@ export const mapKey = (label, against) => JSON.stringify([label, against]);
 function caption(image) {
   if (image.state === "failed") return image.failure.title;
   if (image.state !== "done") return "…";
+  if (!image.answer.known) return "like none of the classes";
   const [best] = image.answer.predictions;
   return `${words(best.label)}, ${percent(best.probability)}`;
 }

@@ -97,6 +97,7 @@ export class Result {
     this.applyStrength();
     clearHeat(find("heat"));
     this.codeView.close();
+    find("unknown").hidden = true;
     replace(find("labels"));
     replace(find("score"));
     find("why-not").hidden = true;
@@ -113,8 +114,14 @@ export class Result {
   }
 
   showAnswer() {
-    const [best] = this.image.answer.predictions;
-    announce(`${this.image.name}: ${words(best.label)}, ${percent(best.probability)}`);
+    const { known, predictions } = this.image.answer;
+    const [best] = predictions;
+    const doubt = known ? "" : "like none of the classes, most of all like ";
+    announce(`${this.image.name}: ${doubt}${words(best.label)}, ${percent(best.probability)}`);
+    find("unknown").hidden = known;
+    find("unknown").textContent =
+      `This image looks like none of the model's ${this.model.labels.length} classes. ` +
+      "The labels below are those that it resembles most; the shares are among the classes alone.";
     if (find("picture").hidden) find("no-picture").hidden = false;
     showTiming(this.image.stages, this.image.elapsed);
     this.showMap();

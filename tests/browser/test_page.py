@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -9,7 +10,8 @@ from playwright.sync_api import expect
 from service import __version__
 from tests.browser.conftest import OpenVisit
 from tests.browser.visit import File, Visit
-from tests.support.processes import DEADLINE_SECONDS, ROOT, environment
+from tests.support import bundles, pictures
+from tests.support.processes import DEADLINE_SECONDS, ROOT, Server, environment
 
 
 def commands(visit: Visit) -> dict[str, str]:
@@ -57,10 +59,31 @@ def test_a_line_can_be_copied(open_visit: OpenVisit, button: str) -> None:
 
 def test_the_card_tells_accuracy_data_licence_limits_and_labels(visit: Visit) -> None:
     card = visit.one("#card")
-    for words in ("81 % mean per class", "Caltech 101", "CC BY 4.0", "always names one of them"):
+    for words in ("81 % mean per class", "Caltech 101", "CC BY 4.0", "Knows 101 classes"):
         expect(card).to_contain_text(words)
     card.locator("summary").click()
     expect(card.locator(".label-list li")).to_have_count(101)
+
+
+def test_an_image_like_none_of_the_classes_is_told_apart(
+    open_visit: OpenVisit, yin_yang: File, tmp_path: Path
+) -> None:
+    bundles.write_model(tmp_path, config=bundles.WITH_THRESHOLD)
+    blank = File("blank.png", pictures.png(pictures.blank()))
+    with Server("--models", str(tmp_path)) as server:
+        visit = open_visit(server.url)
+        visit.until_loaded()
+        visit.pick(blank, yin_yang)
+        visit.until_done()
+        note = "This image looks like none of the model's 4 classes."
+        expect(visit.one("#unknown")).to_contain_text(note)
+        expect(visit.one("#announcement")).to_contain_text("blank.png: like none of the classes")
+        expect(visit.one(".thumbnail-label").first).to_have_text("like none of the classes")
+        assert len(visit.labels()) == len(bundles.LABELS)
+        visit.one(".thumbnail").nth(1).click()
+        expect(visit.one("#image-name")).to_have_text(yin_yang.name)
+        expect(visit.one("#unknown")).to_be_hidden()
+        expect(visit.one("#card")).to_contain_text("whose best score is below -1000.00")
 
 
 def test_the_state_tells_workers_queue_and_version(visit: Visit) -> None:

@@ -34,6 +34,7 @@ CONFIGURATIONS: dict[str, dict[str, tuple[object, ...]]] = {
         "blocks": ([], [1], [{}], {}, None, [{"kind": "codes"}], [{"kind": []}]),
         "max_side": (0, -1, 2**31, 1e300, {}),
         "probability_scale": (0, -1, "x", float("nan"), float("inf")),
+        "known_threshold": ("x", float("nan"), float("inf"), float("-inf"), True, []),
         "unknown": (1,),
     },
     "views": {

@@ -16,6 +16,8 @@ from tests.support.samples import random_tensors
 CONFIG = EngineConfig.of_codes(
     ViewConfig(depth=4), CodesConfig(n_atoms=32, nonzeros=3), max_side=120
 )
+# Random scores are all above it, so that only a blank image is not known.
+WITH_THRESHOLD = replace(CONFIG, known_threshold=-1000.0)
 LABELS = ("apple", "boat", "cat", "door")
 
 
@@ -44,10 +46,16 @@ def random_bundle(
     return Bundle(replace(manifest, probes=probes), tensors)
 
 
-def write_model(repository: Path, name: str = "tiny", version: int = 1, seed: int = 0) -> Path:
+def write_model(
+    repository: Path,
+    name: str = "tiny",
+    version: int = 1,
+    seed: int = 0,
+    config: EngineConfig = CONFIG,
+) -> Path:
     """A bundle written to `<repository>/<name>/<version>/`; that folder."""
     folder = repository / name / str(version)
-    write_bundle(random_bundle(seed, name=name, version=version), folder)
+    write_bundle(random_bundle(seed, name=name, version=version, config=config), folder)
     return folder
 
 

@@ -27,6 +27,11 @@ def disc(width: int = 64, height: int = 64) -> Image.Image:
     return Image.fromarray(pixels)
 
 
+def blank(width: int = 64, height: int = 48) -> Image.Image:
+    """Nothing but red."""
+    return Image.new("RGB", (width, height), (200, 30, 30))
+
+
 def encode(picture: Image.Image, kind: str, **options: object) -> bytes:
     """The picture as bytes in one of Pillow's formats."""
     stream = BytesIO()

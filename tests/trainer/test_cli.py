@@ -129,6 +129,7 @@ def test_evaluate_gives_the_figures_that_fit_recorded(
     assert main(arguments) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures.pop("trained_on") == 0
+    assert figures.pop("unknown") == []
     recorded = Engine.load(trained_bundle).manifest.quality["test"]
     assert isinstance(recorded, dict)
     classes = recorded.pop("classes")

@@ -1,6 +1,7 @@
 """More images than Gram matrices are kept of: the same classifier, by passes over a file."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from trainer.data.dataset import LabelledImage
 from trainer.errors import DataError
 from trainer.features import LearnedFeatures
 from trainer.learn.classifier import ClassifierSettings
+from trainer.learn.held_out import UNKNOWN
 from trainer.many_images import learn_from_many, representative_part
 
 CONFIG = EngineConfig(
@@ -91,6 +93,25 @@ def test_mirrored_copies_train_and_are_not_tested(images: tuple[LabelledImage, .
     assert mirrored.fitted.held_out is not None
     np.testing.assert_array_equal(mirrored.fitted.held_out.places, plain.fitted.held_out.places)
     assert np.abs(mirrored.weights - plain.weights).max() > 0.01
+
+
+def test_images_of_unknown_label_are_learned_from_and_stand_apart(
+    images: tuple[LabelledImage, ...],
+) -> None:
+    """The third pattern is none of two classes."""
+    two = tuple(replace(each, label=UNKNOWN if each.label == 2 else each.label) for each in images)
+    many = learn_from_many(_learned(two), 2, SETTINGS).fitted.held_out
+    few = learn_classification(_learned(two), 2, SETTINGS).fitted
+    assert many is not None
+    assert few.rejection is not None
+    assert set(many.labels) == {0, 1}
+    assert {images[place].label for place in many.unknown_places} == {2}
+    assert many.unknown_scores.shape == (len(many.unknown_places), 2)
+    assert many.unknown_scores.max() < many.scores.max(axis=1).min()
+    fitted = learn_from_many(_learned(two), 2, SETTINGS).fitted
+    assert fitted.rejection is not None
+    assert (fitted.rejection.rejected, fitted.rejection.auroc) == (1.0, 1.0)
+    assert fitted.known_threshold == pytest.approx(few.rejection.threshold, abs=0.3)
 
 
 def test_one_image_of_each_label_is_learned_without_a_test(

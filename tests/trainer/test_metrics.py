@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from trainer.metrics import (
+    area_under_roc,
     calibration_error,
     class_accuracies,
     log_loss,
@@ -13,6 +16,8 @@ from trainer.metrics import (
     reliability,
     share_interval,
 )
+
+confidences = st.sampled_from([-np.inf, -1.5, 0.0, 0.5, 2.0])
 
 
 def test_mean_class_accuracy_weighs_classes_not_images() -> None:
@@ -105,3 +110,12 @@ def test_bins_of_reliability_are_those_of_a_slow_count_and_give_the_calibration_
         assert each.low <= each.confidence <= each.high
     gaps = sum(each.images * abs(each.confidence - each.accuracy) for each in bins)
     assert calibration_error(scores, labels, 2.0) == pytest.approx(gaps / 200)
+
+
+@given(st.lists(confidences, min_size=1, max_size=9), st.lists(confidences, min_size=1, max_size=9))
+def test_the_area_under_the_curve_is_how_often_one_is_above_the_other(
+    higher: list[float], lower: list[float]
+) -> None:
+    pairs = [(one > other) + (one == other) / 2 for one in higher for other in lower]
+    found = area_under_roc(np.array(higher), np.array(lower))
+    assert found == pytest.approx(np.mean(pairs), abs=1e-12)

@@ -20,6 +20,7 @@ from trainer.data.dataset import LabelledImage
 from trainer.data.sampling import Sample
 from trainer.features import LearnedFeatures
 from trainer.learn.classifier import ClassifierSettings
+from trainer.learn.held_out import UNKNOWN
 from trainer.mirroring import MirrorTrial, first_look
 
 CONFIG = EngineConfig(
@@ -154,6 +155,13 @@ def test_first_look_at_many_classes_has_all_images_of_some() -> None:
     names, sizes = np.unique(labels[first_look(labels, 0)], return_counts=True)
     assert len(names) == 33
     assert set(sizes) == {30}
+
+
+def test_first_look_at_a_part_has_no_images_of_unknown_label() -> None:
+    labels = np.concatenate([np.full(900, UNKNOWN), np.repeat(np.arange(8), 30)])
+    look = first_look(labels, 0)
+    assert set(labels[look]) == set(range(8))
+    assert len(look) == 240
 
 
 def test_picture_is_mirrored_with_its_colours(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from service.engine import Engine
+from service.engine import Engine, FeatureExtractor
 from service.engine.arrays import Float32Array
 from service.engine.config import CodesConfig, EngineConfig, ResidualsConfig, ViewConfig
 from tests.support import pictures
@@ -282,3 +282,19 @@ def test_wrong_options_are_rejected(
 ) -> None:
     assert main(["evaluate", str(trained_bundle), str(drawn_images), *options]) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("blank", [True, False])
+def test_whether_an_image_is_blank_is_kept_with_its_vector(
+    cache: Path, image: bytes, monkeypatch: pytest.MonkeyPatch, *, blank: bool
+) -> None:
+    data = pictures.png(pictures.blank()) if blank else image
+    assert Pooling(ENGINE).is_blank(data) is blank
+    for mirrored in (False, True):
+        with VectorCache.opened(cache) as vectors, caching(vectors):
+            Pooling(ENGINE).vector(data, mirrored=mirrored)
+            assert Pooling(ENGINE).is_blank(data) is blank
+    with VectorCache.opened(cache) as vectors, caching(vectors):
+        pooling = Pooling(ENGINE)
+        monkeypatch.setattr(FeatureExtractor, "decode_picture", None)  # so that nothing is decoded
+        assert pooling.is_blank(data) is blank

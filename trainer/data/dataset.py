@@ -28,7 +28,8 @@ class LabelledImage:
 class Dataset:
     """Images by class: labels sorted, files of `images` sorted within each label.
 
-    `skipped` are files that are not named like images, `unlabelled` images without a class.
+    `skipped` are files that are not named like images, `unlabelled` images without a class,
+    `unknown` images that show none of the classes.
     """
 
     root: Path
@@ -36,6 +37,7 @@ class Dataset:
     images: tuple[LabelledImage, ...]
     skipped: tuple[Path, ...] = ()
     unlabelled: tuple[Path, ...] = ()
+    unknown: tuple[Path, ...] = ()
 
     def split(self, train_per_class: int, seed: int) -> "Split":
         """For each class in order, the first images of a random permutation train.

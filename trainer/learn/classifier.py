@@ -13,8 +13,10 @@ import numpy as np
 
 from service.engine.arrays import Float32Array, Float64Array
 from service.engine.config import ClassifierKind
+from service.engine.ranking import confidences
 from trainer.learn.block_search import CANDIDATES, DEFAULT_REGULARISATION, Search
-from trainer.learn.held_out import Choice, Folds, HeldOut, TrainingImages, stratified_folds
+from trainer.learn.held_out import UNKNOWN, Choice, Folds, HeldOut, TrainingImages, stratified_folds
+from trainer.learn.rejection import Rejection, fit_rejection
 from trainer.metrics import Labels
 from trainer.parallel import one_blas_thread
 from trainer.stages import stage
@@ -60,7 +62,8 @@ class FittedClassifier:
     them. Images that are too many for Gram matrices have none (`trainer.many_images`).
     `regularisation` is C for pooled vectors scaled to unit length. `untested` are the labels
     that no fold can test, mostly those with one image. They count as missed in the accuracy,
-    because a classifier that has not seen that image does not know them.
+    because a classifier that has not seen that image does not know them. `rejection` tells images
+    of the classes from others, None if there are no folds.
     """
 
     block_weights: tuple[float, ...]
@@ -70,6 +73,7 @@ class FittedClassifier:
     regularisation: float
     held_out: HeldOut | None
     untested: tuple[int, ...]
+    rejection: Rejection | None = None
 
     @classmethod
     def of(
@@ -88,7 +92,13 @@ class FittedClassifier:
             regularisation=choice.regularisation,
             held_out=held_out,
             untested=_untested(held_out, len(bias)),
+            rejection=_fit_rejection(held_out) if held_out else None,
         )
+
+    @property
+    def known_threshold(self) -> float | None:
+        """The best score that images of the classes have at least."""
+        return None if self.rejection is None else self.rejection.threshold
 
     @property
     def fold_accuracy(self) -> float | None:
@@ -122,18 +132,24 @@ def fit_classifier(images: TrainingImages, settings: ClassifierSettings) -> Fitt
 
 
 def image_weights(labels: Labels, class_weight: ClassWeight) -> Float64Array | None:
-    """How much each image (n,) counts: classes as much as one another, or images."""
+    """How much each image (n,) counts: classes as much as one another, or images.
+
+    Images of unknown label are no class, and count as images do.
+    """
     from sklearn.utils.class_weight import compute_sample_weight  # noqa: PLC0415
 
     if class_weight == "none":
         return None
-    return np.asarray(compute_sample_weight("balanced", labels), np.float64)
+    weights, known = np.ones(len(labels)), labels != UNKNOWN
+    weights[known] = compute_sample_weight("balanced", labels[known])
+    return weights
 
 
 def folds_of(images: TrainingImages, settings: ClassifierSettings) -> Folds:
     """The folds on which a classifier of these images is chosen."""
     masks = stratified_folds(images.labels, settings.folds, settings.seed, images.groups)
-    return Folds(images, masks, settings.kind)
+    testing = tuple(mask for mask in masks if (images.labels[mask] != UNKNOWN).any())
+    return Folds(images, testing, settings.kind)
 
 
 def _choose(folds: Folds, settings: ClassifierSettings) -> tuple[Choice, HeldOut | None]:
@@ -186,6 +202,14 @@ def _untested(held_out: HeldOut | None, n_labels: int) -> tuple[int, ...]:
     """The labels that no held-out image has."""
     tested = () if held_out is None else held_out.labels
     return tuple(np.setdiff1d(np.arange(n_labels), tested).tolist())
+
+
+def _fit_rejection(held_out: HeldOut) -> Rejection:
+    """The threshold for the best scores; blank images among these count like all others."""
+    return fit_rejection(
+        confidences(held_out.scores, are_blank=False),
+        confidences(held_out.unknown_scores, are_blank=False),
+    )
 
 
 def _fit_scale(held_out: HeldOut) -> float:

@@ -4,7 +4,7 @@ Weights between blocks, regularisation and the scale of probabilities are chosen
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,16 +19,19 @@ from trainer.learn.squared_hinge import solve_squared_hinge
 from trainer.metrics import Labels, calibration_error, class_accuracies, log_loss
 from trainer.parallel import map_ordered
 
-__all__ = ["Choice", "Folds", "HeldOut", "TrainingImages", "stratified_folds"]
+__all__ = ["UNKNOWN", "Choice", "Folds", "HeldOut", "TrainingImages", "stratified_folds"]
 
 Mask = npt.NDArray[np.bool_]
+
+UNKNOWN = -1
+"""The label of images that show none of the classes: negatives of each, and no class themselves."""
 
 _NEVER_HELD_OUT = -1
 
 
 @dataclass(frozen=True)
 class TrainingImages:
-    """The Gram matrix (n, n) of every block, labels (n,) and how many labels there are.
+    """The Gram matrix (n, n) of every block, labels (n,), some perhaps `UNKNOWN`, and their number.
 
     Images with the same number in `groups` (n,) are never parted by folds; without, every image
     is a group. The last `n_copies` images are copies of others: they train and are never tested.
@@ -80,12 +83,15 @@ class Choice:
 class HeldOut:
     """Scores (n, n_labels) of images by classifiers that did not see them, true labels (n,).
 
-    `places` (n,) are those of the images among all training images.
+    `places` (n,) are those of the images among all training images. Images of unknown label are
+    apart: their scores (m, n_labels) and places (m,).
     """
 
     scores: Float64Array
     labels: Labels
     places: Labels
+    unknown_scores: Float64Array = field(default_factory=lambda: np.empty((0, 1)))
+    unknown_places: Labels = field(default_factory=lambda: np.empty(0, np.int64))
 
     @cached_property
     def accuracy(self) -> float:
@@ -134,15 +140,20 @@ class Folds:
         """
         fits = [(choice, mask) for choice in choices for mask in self.masks]
         scores = map_ordered(self._score, fits, "folds")
-        places, labels = self._tested_places, self.images.labels[self._tested_places]
         for _ in choices:
-            yield HeldOut(np.concatenate([next(scores) for _ in self.masks]), labels, places)
+            yield self._held_out(np.concatenate([next(scores) for _ in self.masks]))
 
     def least_squares(self, choices: Sequence[Choice]) -> Iterator[HeldOut]:
         """The same by least squares instead of the classifier's own kind, far sooner."""
-        places, labels = self._tested_places, self.images.labels[self._tested_places]
         for scores in map_ordered(self._least_squares, choices, "least squares"):
-            yield HeldOut(scores[places], labels, places)
+            yield self._held_out(scores[self._tested_places])
+
+    def _held_out(self, scores: Float64Array) -> HeldOut:
+        """Scores of the tested images, those of unknown label apart."""
+        places = self._tested_places
+        labels = self.images.labels[places]
+        known = labels != UNKNOWN
+        return HeldOut(scores[known], labels[known], places[known], scores[~known], places[~known])
 
     @cached_property
     def _tested_places(self) -> Labels:

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from service.engine import EXPLANATION_CELLS, Codes, ImageError, Manifest
-from service.engine.arrays import Float32Array, Int32Array
+from service.engine.arrays import BoolArray, Float32Array, Int32Array
 from service.engine.ranking import probabilities
 from service.formats.v2.requests import RequestedOutput
 from service.formats.v2.signature import EXPLANATIONS
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # it takes the compiler, which the front end does not need
 
 __all__ = [
     "Answer",
+    "LabelResults",
     "Maps",
     "WrittenTensor",
     "compose",
@@ -76,15 +77,30 @@ class Maps:
         )
 
 
+@dataclass(frozen=True)
+class LabelResults:
+    """Scores (n, n_labels) of n images, which of them (n,) are known, and maps if asked for."""
+
+    scores: Float32Array
+    known: BoolArray
+    maps: Maps
+
+    @classmethod
+    def of_no_images(cls, n_labels: int) -> "LabelResults":
+        """The results of an empty batch."""
+        return cls(np.empty((0, n_labels), np.float32), np.empty(0, np.bool_), Maps.of(()))
+
+
 def wants_maps(outputs: Sequence[RequestedOutput]) -> bool:
     """Whether any output is of an explanation."""
     return any(output.name in EXPLANATIONS for output in outputs)
 
 
 def write_labels(
-    manifest: Manifest, scores: Float32Array, outputs: Sequence[RequestedOutput], maps: Maps
+    manifest: Manifest, results: LabelResults, outputs: Sequence[RequestedOutput]
 ) -> list[WrittenTensor]:
-    """The outputs for images with scores (n, n_labels); ties go to the lowest index."""
+    """The outputs for images; ties go to the lowest index."""
+    scores, maps = results.scores, results.maps
     n, labels = len(scores), manifest.labels
     chances = probabilities(scores, manifest.config.probability_scale).astype(np.float32)
     best = scores.argmax(axis=1).astype(np.int32)
@@ -92,6 +108,7 @@ def write_labels(
         "label": lambda: Tensor("label", (n,), tuple(labels[i] for i in best)),
         "label_id": lambda: Tensor("label_id", (n,), best),
         "probabilities": lambda: Tensor("probabilities", chances.shape, chances),
+        "known": lambda: Tensor("known", (n,), results.known),
         "explanation": lambda: Tensor("explanation", maps.cells.shape, maps.cells),
         "explanation_bias": lambda: Tensor("explanation_bias", (n,), maps.biases),
         "explanation_score": lambda: Tensor("explanation_score", (n,), maps.scores),

@@ -23,7 +23,7 @@ DESCRIPTORS = TensorType("descriptors", "FP32", (-1, DESCRIPTOR_WIDTH))
 INPUTS = {IMAGE.name: IMAGE, DESCRIPTORS.name: DESCRIPTORS}
 
 DEFAULT_OUTPUTS = {
-    IMAGE.name: ("label", "label_id", "probabilities"),
+    IMAGE.name: ("label", "label_id", "probabilities", "known"),
     DESCRIPTORS.name: ("leaf_id", "atom_ids", "values"),
 }
 # They take half as long again as the labels, so that only who asks for them gets them.
@@ -38,6 +38,7 @@ def output_types(manifest: Manifest) -> tuple[TensorType, ...]:
         TensorType("label", "BYTES", (-1,)),
         TensorType("label_id", "INT32", (-1,)),
         TensorType("probabilities", "FP32", (-1, n_labels)),
+        TensorType("known", "BOOL", (-1,)),
         TensorType("explanation", "FP32", (-1, EXPLANATION_CELLS, EXPLANATION_CELLS)),
         TensorType("explanation_bias", "FP32", (-1,)),
         TensorType("explanation_score", "FP32", (-1,)),

@@ -1,7 +1,7 @@
 """Tensors of the Open Inference Protocol: in JSON, and as bytes behind it.
 
 Bytes are little-endian and row-major without padding; an element of BYTES is its length
-as a uint32, then its content.
+as a uint32, then its content, one of BOOL is one byte.
 """
 
 import struct
@@ -11,12 +11,14 @@ from typing import Literal
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int32Array
+from service.engine.arrays import BoolArray, Float32Array, Int32Array
 from service.errors import MalformedBodyError
 
 __all__ = ["Datatype", "Tensor", "TensorType", "join_elements", "split_elements"]
 
-Datatype = Literal["BYTES", "FP32", "INT32"]
+Datatype = Literal["BOOL", "BYTES", "FP32", "INT32"]
+
+_DATATYPES: dict[type, Datatype] = {np.bool_: "BOOL", np.float32: "FP32", np.int32: "INT32"}
 
 _LENGTH = struct.Struct("<I")
 
@@ -36,14 +38,14 @@ class Tensor:
 
     name: str
     shape: tuple[int, ...]
-    values: Float32Array | Int32Array | tuple[str, ...]
+    values: BoolArray | Float32Array | Int32Array | tuple[str, ...]
 
     @property
     def datatype(self) -> Datatype:
         """The protocol's name for the type of the values."""
         if isinstance(self.values, tuple):
             return "BYTES"
-        return "FP32" if self.values.dtype == np.float32 else "INT32"
+        return _DATATYPES[self.values.dtype.type]
 
     def flat(self) -> list[object]:
         """The values for JSON, row-major."""

@@ -17,8 +17,9 @@ _PLATFORM = "leafcode"
 # have a timeout, but no priority.
 _EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration"]
 
-ConfigType = Literal["TYPE_STRING", "TYPE_FP32", "TYPE_INT32"]
+ConfigType = Literal["TYPE_BOOL", "TYPE_STRING", "TYPE_FP32", "TYPE_INT32"]
 _CONFIG_TYPES: dict[Datatype, ConfigType] = {
+    "BOOL": "TYPE_BOOL",
     "BYTES": "TYPE_STRING",
     "FP32": "TYPE_FP32",
     "INT32": "TYPE_INT32",

@@ -7,14 +7,13 @@ and answered in one worker.
 
 from typing import Any
 
-import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.engine import ImageError, LeafcodeError
 from service.errors import MalformedBodyError
-from service.formats.v2.answers import Answer, Maps, compose, in_batch, join, write_labels
+from service.formats.v2.answers import Answer, LabelResults, compose, in_batch, join, write_labels
 from service.formats.v2.envelope import HEADER_LENGTH, Envelope, inflate, unwrap
 from service.formats.v2.requests import BatchLimits, InferRequest, raw_image, read_request
 from service.http.body import read_body
@@ -144,8 +143,8 @@ async def _infer_images(
     images, manifest = request.batch, model.manifest
     assert isinstance(images, tuple)  # noqa: S101
     if not images:
-        scores = np.empty((0, len(manifest.labels)), np.float32)
-        tensors = write_labels(manifest, scores, request.outputs, Maps.of(()))
+        results = LabelResults.of_no_images(len(manifest.labels))
+        tensors = write_labels(manifest, results, request.outputs)
         return compose(manifest, request.id, tensors), []
     key = ModelKey.of(manifest)
     outcomes = await context.pool.infer_images(key, images, request.outputs, timeout)

@@ -55,15 +55,15 @@ class TensorMetadata(BaseModel):
     """A tensor that a model reads or answers; -1 is any size."""
 
     name: str
-    datatype: Literal["BYTES", "FP32", "INT32"]
+    datatype: Literal["BOOL", "BYTES", "FP32", "INT32"]
     shape: list[int]
 
 
 class ModelMetadata(BaseModel):
     """What a model reads and answers.
 
-    A request has one input. `image` is answered with `label`, `label_id` and
-    `probabilities`; `descriptors` with `leaf_id`, `atom_ids` and `values`.
+    A request has one input. `image` is answered with `label`, `label_id`, `probabilities` and
+    `known`; `descriptors` with `leaf_id`, `atom_ids` and `values`.
     """
 
     name: str
@@ -77,7 +77,7 @@ class ModelConfigTensor(BaseModel):
     """A tensor in the words of Triton's model configuration."""
 
     name: str
-    data_type: Literal["TYPE_STRING", "TYPE_FP32", "TYPE_INT32"]
+    data_type: Literal["TYPE_BOOL", "TYPE_STRING", "TYPE_FP32", "TYPE_INT32"]
     dims: list[int]
 
 
@@ -148,7 +148,7 @@ class OutputTensor(BaseModel):
 
     name: str
     shape: list[int]
-    datatype: Literal["BYTES", "FP32", "INT32"]
+    datatype: Literal["BOOL", "BYTES", "FP32", "INT32"]
     parameters: Parameters | None = Field(
         None, description="`binary_data_size`, if the tensor follows the JSON."
     )

@@ -68,6 +68,14 @@ def test_an_image_is_classified_from_bytes_and_from_a_file(
     assert ask(server.url + "/", "classify", tmp_path / "photo.png", 3) == answer
 
 
+def test_an_image_like_none_of_the_classes_is_not_known(ask: Ask, server: Server) -> None:
+    blank = pictures.png(pictures.blank())
+    assert ask(server.url, "classify", PNG).known is True
+    assert ask(server.url, "classify", blank).known is False
+    results = ask(server.url, "classify_many", [blank, PNG])
+    assert [result.known for result in results] == [False, True]
+
+
 def test_model_and_version_are_asked_for(ask: Ask, server: Server) -> None:
     assert ask(server.url, "classify", PNG, 5, "apples", 1).model.version == 1
     assert ask(server.url, "codes", np.ones((1, 128)), "tiny").model.name == "tiny"

@@ -35,6 +35,7 @@ SEVERAL = EngineConfig(
     max_side=120,
     classifier="logistic",
     probability_scale=3.5,
+    known_threshold=-0.25,
 )
 
 
@@ -158,6 +159,7 @@ def cases(part: object, refused: dict[str, tuple[object, ...]]) -> list[tuple[ob
                 "classifier": ("forest", None),
                 "max_side": (19, 65_536, 300.0, True, "300", None),
                 "probability_scale": NO_POSITIVE_NUMBERS,
+                "known_threshold": (float("nan"), float("inf"), float("-inf"), True, "0", [0]),
             },
         ),
     ],
@@ -317,6 +319,7 @@ def test_to_json_holds_every_field_as_a_plain_value() -> None:
         ],
         "classifier": "svm",
         "probability_scale": 1.0,
+        "known_threshold": None,
     }
 
 

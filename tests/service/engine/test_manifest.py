@@ -155,7 +155,10 @@ def test_a_bundle_from_before_a_setting_existed_is_still_read() -> None:
     older = document()
     assert isinstance(older["config"], dict)
     del older["config"]["views"][0]["hash"]
-    assert parse_manifest(sealed(older), WHERE).config.view.hash == "tree"
+    del older["config"]["known_threshold"]
+    config = parse_manifest(sealed(older), WHERE).config
+    assert config.view.hash == "tree"
+    assert config.known_threshold is None
 
 
 @pytest.mark.parametrize(

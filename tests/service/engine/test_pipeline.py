@@ -17,11 +17,13 @@ from service.engine import (
     DescriptorError,
     EmptyImageError,
     Engine,
+    EngineConfig,
     FeatureExtractor,
     ImageLimits,
     OversizedImageError,
 )
 from service.engine.arrays import Float32Array
+from service.engine.config import CodesConfig, ResidualsConfig, ViewConfig
 from service.engine.tree import Tree
 from tests import reference
 from tests.support.samples import (
@@ -150,6 +152,51 @@ def test_probabilities_over_all_labels_sum_to_one() -> None:
 def test_a_flat_image_is_classified_by_the_bias() -> None:
     flat = encoded(Image.new("L", (30, 30), 77), "PNG")
     np.testing.assert_array_equal(ENGINE.scores(flat), BUNDLE.tensors["classifier_bias"])
+
+
+COLOURED = EngineConfig(
+    views=(ViewConfig(depth=3), ViewConfig(depth=2, descriptor="colour", reduction=2)),
+    blocks=(
+        CodesConfig(n_atoms=12, nonzeros=3, pyramid=(2, 1)),
+        ResidualsConfig(levels=(1,), components=4, pyramid=(1,), view=1),
+    ),
+    max_side=64,
+    known_threshold=-1000.0,  # below any score
+)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+@pytest.mark.parametrize("size", [(30, 30), (500, 331)])
+@pytest.mark.parametrize("colour", [(0, 0, 0), (255, 255, 255), (200, 30, 30), (13, 77, 201)])
+def test_an_image_of_one_colour_is_not_known(
+    colour: tuple[int, int, int], size: tuple[int, int], kind: str
+) -> None:
+    engine = Engine(random_bundle(COLOURED))
+    scored = engine.score(encoded(Image.new("RGB", size, colour), kind))
+    assert scored.is_blank
+    assert not engine.is_known(scored)
+
+
+def test_a_colour_without_gradients_counts_in_the_scores() -> None:
+    engine = Engine(random_bundle(COLOURED))
+    red, blue = (encoded(Image.new("RGB", (30, 30), name), "PNG") for name in ("red", "blue"))
+    assert not np.array_equal(engine.scores(red), engine.scores(blue))
+
+
+@pytest.mark.parametrize("data", [random_png(3), encoded(Image.new("L", (30, 30)), "PNG")])
+def test_an_explained_image_is_scored_like_any(data: bytes) -> None:
+    scored, (explained, _) = ENGINE.score(data), ENGINE.explained_scores(data)
+    np.testing.assert_array_equal(explained.scores, scored.scores)
+    assert explained.is_blank is scored.is_blank
+
+
+def test_an_image_is_known_by_its_best_score() -> None:
+    data = random_png(4)
+    best = float(ENGINE.scores(data).max())
+    for threshold, known in ((best, True), (best + 1e-6, False)):
+        config = replace(BUNDLE.manifest.config, known_threshold=threshold)
+        engine = Engine(replace(BUNDLE, manifest=replace(BUNDLE.manifest, config=config)))
+        assert engine.is_known(engine.score(data)) is known
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (19, 40), (40, 19), (600, 100)])

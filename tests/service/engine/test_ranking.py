@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from service.engine.arrays import Float32Array
-from service.engine.ranking import Prediction, probabilities, rank
+from service.engine.ranking import Prediction, are_known, confidences, probabilities, rank
 from tests import reference
 from tests.reference import EPSILON
 from tests.support.samples import PROPERTY, random_descriptors
@@ -99,3 +99,36 @@ def test_a_prediction_holds_plain_python_values() -> None:
     (best,) = rank(np.zeros(1, np.float32), ("a",), 1.0, 1)
     assert best == Prediction("a", 1.0)
     assert type(best.probability) is float
+
+
+# --- known or not --------------------------------------------------------------------
+
+
+BLANK, SEEN = np.array([True, False])
+
+
+@PROPERTY
+@given(any_scores, st.floats(-10, 10))
+def test_an_image_is_known_from_the_threshold_on(scores: Float32Array, threshold: float) -> None:
+    best = float(scores.max())
+    assert bool(are_known(scores, SEEN, threshold)) is (best >= threshold)
+    assert are_known(scores, SEEN, best)
+
+
+@PROPERTY
+@given(any_scores)
+def test_a_blank_image_is_below_any_threshold(scores: Float32Array) -> None:
+    assert not are_known(scores, BLANK, -1e308)
+
+
+@pytest.mark.parametrize("blank", [True, False])
+def test_all_images_are_known_without_a_threshold(*, blank: bool) -> None:
+    assert are_known(np.full(2, -1e30, np.float32), blank, None)
+
+
+def test_images_are_judged_row_by_row() -> None:
+    scores = np.array([[0, 1], [3, 2], [5, 5], [0.5, 0.5]], np.float32)
+    blank = np.array([False, False, True, False])
+    assert confidences(scores, blank).tolist() == [1, 3, -np.inf, 0.5]
+    assert are_known(scores, blank, 1.0).tolist() == [True, True, False, False]
+    assert are_known(scores[:0], blank[:0], 1.0).shape == (0,)

@@ -22,12 +22,13 @@ from service.observability.metrics import BUCKETS, Metrics
 from service.observability.request_record import RequestRecord
 from service.settings import Settings
 from tests.support import pictures
-from tests.support.clients import client_of, web
+from tests.support.clients import base64_of, client_of, web
 from tests.support.metrics_page import metrics, read, value
 from tests.support.processes import Server, until, workers_of
 from tests.support.samples import CLASSIFY_STAGES
 
 PNG = pictures.png()
+BLANK = pictures.png(pictures.blank())
 DURATION = re.compile(r"([a-z]+);dur=(\d+(?:\.\d+)?(?:e-\d+)?)")
 
 
@@ -35,6 +36,12 @@ def durations(response: httpx.Response) -> dict[str, float]:
     return {
         stage: float(text) for stage, text in DURATION.findall(response.headers["server-timing"])
     }
+
+
+def images_in_json(*images: bytes) -> dict[str, object]:
+    data = [base64_of(image) for image in images]
+    tensor = {"name": "image", "shape": [len(data)], "datatype": "BYTES", "data": data}
+    return {"inputs": [tensor]}
 
 
 def test_an_image_counts_once_in_every_stage(server: Server) -> None:
@@ -56,6 +63,22 @@ def test_every_image_of_a_request_is_counted_and_the_request_once(server: Server
         value(after, "stage_seconds_count", stage="sift")
         == value(before, "stage_seconds_count", stage="sift") + 2
     )
+
+
+def test_images_like_none_of_the_classes_are_counted_for_each_model(server: Server) -> None:
+    labels, name = {"name": "apples", "version": "2"}, "unknown_images_total"
+    web.post(f"{server.url}/v1/classify", content=PNG)
+    before = value(metrics(server.url), name, **labels)
+    web.post(f"{server.url}/v1/classify", content=BLANK)
+    web.post(f"{server.url}/v1/classify", files=[("a", PNG), ("b", BLANK), ("c", BLANK)])
+    infer = f"{server.url}/v2/models/apples"
+    web.post(f"{infer}/infer", content=BLANK, headers={"Inference-Header-Content-Length": "0"})
+    web.post(f"{infer}/versions/1/infer", json=images_in_json(BLANK))
+    long = {"parameters": {"note": "x" * 40_000}, **images_in_json(BLANK, PNG, BLANK)}
+    web.post(f"{infer}/infer", json=long).raise_for_status()
+    samples = metrics(server.url)
+    assert value(samples, name, **labels) == before + 6
+    assert value(samples, name, name="apples", version="1") == 0
 
 
 def test_a_refusal_is_counted_by_its_reason(server: Server) -> None:

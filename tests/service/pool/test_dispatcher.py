@@ -7,7 +7,7 @@ import pytest
 from service.engine import UnsupportedImageError
 from service.errors import DeadlineError, NotReadyError, OverloadedError, WorkerLostError
 from service.pool.dispatcher import Dispatcher
-from service.pool.frames import Kind, report_error
+from service.pool.frames import Frame, Kind, WorkTimes, report_error
 from service.pool.job import Outcome, Timings
 from service.settings import load_settings
 from tests.support.fake_slots import (
@@ -67,6 +67,18 @@ async def test_jobs_are_done_in_the_order_in_which_they_came() -> None:
         slot.finish()
     assert order == [b"a", b"b", b"c", b"d"]
     assert await outcomes(tasks) == order
+
+
+@pytest.mark.parametrize(
+    ("told", "counted"), [(2, 2), (None, 0), (-1, 0), (True, 0), ("3", 0), (1.5, 0), ([], 0)]
+)
+@on_virtual_time
+async def test_only_a_number_of_unknown_images_is_counted(told: object, counted: int) -> None:
+    dispatcher = accepting()
+    (slot,) = idle_slots(dispatcher, 1)
+    task = await submit(dispatcher, b"a")
+    slot.finish(Frame(Kind.DONE, 0, {"unknown": told}, b"", WorkTimes(0.1, {})))
+    assert (await task).timings.unknown == counted
 
 
 @on_virtual_time

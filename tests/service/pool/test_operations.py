@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic_core import to_json
 
 from service.engine import STAGES, Codes, Engine, ImageLimits, write_bundle
 from service.engine.arrays import Float32Array
@@ -27,6 +28,7 @@ from tests.support.clients import base64_of
 
 PNG = pictures.png()
 JPEG = pictures.jpeg(pictures.disc(90, 70))
+BLANK = pictures.png(pictures.blank())
 LIMITS = WorkLimits(ImageLimits(max_bytes=1_000_000), max_images=3, max_descriptors=50)
 KEY: dict[str, Any] = {"name": "tiny", "version": 1}
 NUMBER = 7
@@ -139,6 +141,22 @@ def test_labels_are_those_of_the_engine(worker: Worker, image: bytes, top_k: int
     answer = worker.done(Kind.CLASSIFY, image, top_k=top_k)
     assert json_of(answer)["predictions"] == list(map(asdict, worker.engine.classify(image, top_k)))
     assert stages_of(answer) == {"decode", "sift", "coding", "pooling", "classifier"}
+
+
+def test_unknown_images_are_told_and_counted(models: Path) -> None:
+    worker = Worker(models / "apples" / "2")
+    for image, known in ((PNG, True), (BLANK, False)):
+        answer = worker.done(Kind.CLASSIFY, image, top_k=1)
+        assert json_of(answer)["known"] is known
+        assert to_json(answer.fields) == (b"{}" if known else b'{"unknown":1}')
+    explained = worker.done(Kind.CLASSIFY, BLANK, top_k=1, explain=True)
+    assert json_of(explained)["known"] is False
+    answer = worker.done(Kind.INFER_IMAGE, BLANK, outputs=[["known", True]])
+    assert (bytes(answer.body), answer.fields["unknown"]) == (b"\x00", 1)
+    body = request("image", [base64_of(image) for image in (BLANK, PNG, BLANK)], [3])
+    answer = worker.done(Kind.INFER_JSON, body, accepted=time.monotonic())
+    data = {output["name"]: output["data"] for output in json_of(answer)["outputs"]}
+    assert (data["known"], answer.fields["unknown"]) == ([False, True, False], 2)
 
 
 def test_an_explanation_is_a_stage_beside_those_of_the_labels(worker: Worker) -> None:

@@ -13,6 +13,7 @@ from tests.support.clients import DEEP, base64_of, problem_of
 
 PNG = pictures.png()
 JPEG = pictures.jpeg(pictures.disc())
+BLANK = pictures.jpeg(pictures.blank())
 FORM_TYPE = "application/x-www-form-urlencoded"
 LONG_NUMBER = b'{"image": ' + b"9" * 5000 + b"}"
 
@@ -32,6 +33,7 @@ def test_a_raw_body_of_any_type_is_an_image(
     assert response.status_code == 200
     assert response.json() == {
         "model": {"name": "apples", "version": 2, "digest": manifest.digest},
+        "known": True,
         "predictions": labels_of(models / "apples" / "2", PNG),
     }
 
@@ -59,8 +61,8 @@ def test_a_bad_image_does_not_spoil_its_neighbours(client: httpx.Client, models:
     response = client.post("/v1/classify", files=[("image", data) for data in sent])
     assert response.status_code == 200
     first, broken, empty, last = response.json()["results"]
-    assert first == {"predictions": labels_of(models / "apples" / "2", PNG)}
-    assert last == {"predictions": labels_of(models / "apples" / "2", JPEG)}
+    assert first == {"known": True, "predictions": labels_of(models / "apples" / "2", PNG)}
+    assert last == {"known": True, "predictions": labels_of(models / "apples" / "2", JPEG)}
     assert broken["problem"]["status"] == 422
     assert empty["problem"]["status"] == 400
     assert "instance" not in empty["problem"]
@@ -74,7 +76,23 @@ def test_json_with_one_image_is_answered_like_a_raw_body(client: httpx.Client) -
 def test_json_with_a_list_of_images_is_answered_with_results(client: httpx.Client) -> None:
     response = client.post("/v1/classify", json={"images": [base64_of(PNG)]})
     single = client.post("/v1/classify", content=PNG).json()
-    assert response.json()["results"] == [{"predictions": single["predictions"]}]
+    assert response.json()["results"] == [{"known": True, "predictions": single["predictions"]}]
+
+
+def test_an_image_like_none_of_the_classes_has_labels_and_is_not_known(
+    client: httpx.Client, models: Path
+) -> None:
+    answer = client.post("/v1/classify", content=BLANK).json()
+    assert answer["known"] is False
+    assert answer["predictions"] == labels_of(models / "apples" / "2", BLANK)
+    files = [("a", PNG), ("b", BLANK), ("c", b"no image")]
+    results = client.post("/v1/classify", files=files).json()["results"]
+    assert [result.get("known") for result in results] == [True, False, None]
+
+
+def test_all_images_are_known_to_a_model_without_a_threshold(client: httpx.Client) -> None:
+    answer = client.post("/v1/classify?version=1&model=apples", content=BLANK).json()
+    assert answer["known"] is True
 
 
 @pytest.mark.parametrize(

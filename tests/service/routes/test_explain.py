@@ -109,7 +109,11 @@ def test_labels_come_with_the_explanation_of_the_best_one(client: httpx.Client) 
     several = client.post(
         "/v1/classify?explain=true&top_k=1", files=[("a", JPEG), ("b", b"no image"), ("c", PNG)]
     ).json()["results"]
-    assert several[0] == {"predictions": plain["predictions"], "explanation": alone}
+    assert several[0] == {
+        "known": True,
+        "predictions": plain["predictions"],
+        "explanation": alone,
+    }
     assert "problem" in several[1]
     assert several[2]["explanation"]["label"] == several[2]["predictions"][0]["label"]
 
@@ -136,4 +140,5 @@ def test_the_inference_protocol_has_explanations_as_outputs(
 def test_the_inference_protocol_explains_nobody_who_does_not_ask(client: httpx.Client) -> None:
     image = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [base64_of(PNG)]}
     answer = client.post("/v2/models/apples/infer", json={"inputs": [image]}).json()
-    assert [item["name"] for item in answer["outputs"]] == ["label", "label_id", "probabilities"]
+    names = [item["name"] for item in answer["outputs"]]
+    assert names == ["label", "label_id", "probabilities", "known"]

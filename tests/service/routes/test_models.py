@@ -17,7 +17,7 @@ def test_a_model_tells_all_about_its_highest_version(client: httpx.Client) -> No
     card = client.get("/v1/models/apples").json()
     assert (card["version"], card["versions"]) == (2, [1, 2])
     assert card["labels"] == list(bundles.LABELS)
-    assert card["configuration"] == bundles.CONFIG.to_json()
+    assert card["configuration"] == bundles.WITH_THRESHOLD.to_json()
     assert card["quality"] == {"mean_class_accuracy": 0.25}
     assert card["provenance"] == {"dataset": "random", "seed": 2}
     assert card["limits"] == {
@@ -57,3 +57,9 @@ def test_a_wrong_method_names_the_right_one(client: httpx.Client) -> None:
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/docs"])
 def test_probes_and_documentation_answer(client: httpx.Client, path: str) -> None:
     assert client.get(path).status_code == 200
+
+
+def test_a_model_tells_its_threshold_or_that_it_has_none(client: httpx.Client) -> None:
+    cards = client.get("/v1/models").json()["models"]
+    thresholds = [card["configuration"]["known_threshold"] for card in cards]
+    assert thresholds == [None, bundles.WITH_THRESHOLD.known_threshold, None]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from service.engine import BrokenImageError, Engine
 from service.errors import MalformedBodyError
-from service.formats.v2.answers import Maps, in_batch, write_labels
+from service.formats.v2.answers import LabelResults, Maps, in_batch, write_labels
 from service.formats.v2.requests import RequestedOutput
 from service.formats.v2.tensors import Tensor, join_elements, split_elements
 from tests.support import bundles
@@ -36,11 +36,12 @@ def test_a_raw_image_is_answered_in_json(client: httpx.Client, models: Path) -> 
     assert answer["model_version"] == "2"
     assert answer["parameters"] == {"digest": engine.manifest.digest}
     assert "id" not in answer
-    label, label_id, probabilities = answer["outputs"]
+    label, label_id, probabilities, known = answer["outputs"]
     assert label == {"name": "label", "shape": [1], "datatype": "BYTES", "data": [best.label]}
     assert label_id["data"] == [bundles.LABELS.index(best.label)]
     assert probabilities["shape"] == [1, 4]
     assert max(probabilities["data"]) == pytest.approx(best.probability)
+    assert known == {"name": "known", "shape": [1], "datatype": "BOOL", "data": [True]}
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl, absent here")
@@ -59,7 +60,8 @@ def test_json_is_read_whatever_it_is_called(client: httpx.Client, content_type: 
     headers = {"content-type": content_type} if content_type else {}
     answer = client.post(INFER, content=content, headers=headers).json()
     assert answer["id"] == "a"
-    assert [item["name"] for item in answer["outputs"]] == ["label", "label_id", "probabilities"]
+    names = [item["name"] for item in answer["outputs"]]
+    assert names == ["label", "label_id", "probabilities", "known"]
 
 
 def test_nested_and_flat_data_are_the_same(client: httpx.Client) -> None:
@@ -203,13 +205,15 @@ def test_bytes_are_little_endian_and_row_major() -> None:
     values = np.array([[1, 2], [3, -1]], ">i4").astype(np.int32).T
     assert Tensor("t", (2, 2), values).to_bytes().hex() == "010000000300000002000000ffffffff"
     assert Tensor("t", (2,), ("é", "")).to_bytes().hex() == "02000000c3a900000000"
+    assert Tensor("t", (2,), np.array([True, False])).to_bytes().hex() == "0100"
 
 
 def test_equal_scores_go_to_the_lowest_index() -> None:
     manifest = bundles.random_bundle().manifest
     scores = np.array([[0, 1, 1, 0]], np.float32)
     outputs = [RequestedOutput("label_id"), RequestedOutput("probabilities", n_classes=4)]
-    label_id, ranked = write_labels(manifest, scores, outputs, Maps.of(()))
+    results = LabelResults(scores, np.array([True]), Maps.of(()))
+    label_id, ranked = write_labels(manifest, results, outputs)
     assert label_id.data == b"1"
     texts = json.loads(b"[%b]" % ranked.data)
     assert [text.split(":")[1] for text in texts] == ["1", "2", "0", "3"]

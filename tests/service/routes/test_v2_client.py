@@ -142,6 +142,7 @@ def test_model_metadata_describe_every_tensor(call: Call) -> None:
         {"name": "label", "datatype": "BYTES", "shape": [-1]},
         {"name": "label_id", "datatype": "INT32", "shape": [-1]},
         {"name": "probabilities", "datatype": "FP32", "shape": [-1, 4]},
+        {"name": "known", "datatype": "BOOL", "shape": [-1]},
         {"name": "explanation", "datatype": "FP32", "shape": [-1, 32, 32]},
         {"name": "explanation_bias", "datatype": "FP32", "shape": [-1]},
         {"name": "explanation_score", "datatype": "FP32", "shape": [-1]},
@@ -178,6 +179,15 @@ def test_images_get_their_labels(
     outputs = wanted("label", "label_id", "probabilities", binary=binary_output)
     result = call("infer", "apples", [image_input(binary=binary_input)], outputs=outputs)
     assert_labels(result, engines["2"])
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_images_are_known_or_not(call: Call, *, binary: bool) -> None:
+    blank = pictures.png(pictures.blank())
+    images = image_input((IMAGES[0], blank, IMAGES[1]))
+    result = call("infer", "apples", [images], outputs=wanted("known", binary=binary))
+    assert result.as_numpy("known").tolist() == [True, False, True]
+    assert result.as_numpy("known").dtype == np.bool_
 
 
 def test_without_outputs_all_come_in_binary_form(call: Call, engines: dict[str, Engine]) -> None:

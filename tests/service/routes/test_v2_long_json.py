@@ -66,6 +66,7 @@ def test_no_images_in_long_json_are_answered_with_empty_tensors(client: httpx.Cl
         ([0], []),
         ([0], []),
         ([0, 4], []),
+        ([0], []),
     ]
 
 

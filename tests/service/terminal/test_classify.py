@@ -48,6 +48,22 @@ def test_classify_prints_a_table(models: Path, image: Path) -> None:
     assert re.fullmatch(r"1 image, [\d.]+ a second, by apples version 2", last)
 
 
+def test_a_mark_is_behind_the_label_of_an_image_like_none_of_the_classes(
+    models: Path, image: Path, tmp_path: Path
+) -> None:
+    blank = tmp_path / "blank.png"
+    blank.write_bytes(pictures.png(pictures.blank()))
+    arguments = ("classify", str(blank), str(image), "--models", str(models))
+    head, marked, plain, last = run_here(*arguments).stdout.decode().splitlines()
+    best, *_ = Engine.load(models / "apples" / "2").classify(blank.read_bytes())
+    assert marked.split(maxsplit=3)[1:3] == [best.label, "?"]
+    assert "?" not in plain
+    assert marked.index("%") == plain.index("%") == head.index("prob.") + len("prob")
+    assert last.startswith("2 images, 1 like none of the classes (?), ")
+    lines = run_here(*arguments, "--json").stdout.splitlines()
+    assert [json.loads(line)["known"] for line in lines] == [False, True]
+
+
 def test_the_table_is_as_wide_as_the_terminal(models: Path, image: Path) -> None:
     wide = image.with_name(f"{'写真' * 30}.png")
     wide.hardlink_to(image)
@@ -109,7 +125,7 @@ def test_classify_prints_one_line_of_json_an_image_bad_ones_among_them(
     assert ended.returncode == 1
     assert complaints(ended) == []
     assert bad == {"image": "/nowhere", "error": MISSING}
-    assert set(good) == {"image", "model", "predictions"}
+    assert set(good) == {"image", "model", "known", "predictions"}
     assert set(good["model"]) == {"name", "version", "digest"}
     assert len(good["predictions"]) == len(bundles.LABELS)
 

@@ -1,11 +1,13 @@
 """Folds: what they may not part, which images they test, and by which classifiers."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engine.arrays import Float32Array
-from trainer.learn.held_out import Choice, Folds, TrainingImages, stratified_folds
+from trainer.learn.classifier import ClassifierSettings, fit_classifier, image_weights
+from trainer.learn.held_out import UNKNOWN, Choice, Folds, TrainingImages, stratified_folds
 from trainer.learn.squared_hinge import solve_squared_hinge
 from trainer.metrics import Labels
 
@@ -93,3 +95,60 @@ def test_only_originals_are_tested_by_classifiers_of_originals_and_copies() -> N
     assert sorted(found.places) == list(range(24))
     np.testing.assert_array_equal(found.labels, images.labels[found.places])
     assert np.isclose(found.accuracy, right.mean())  # all classes have as many images
+
+
+def _images_and_unknown() -> tuple[Float32Array, TrainingImages]:
+    """Points of two labels, and others that have none."""
+    rng = np.random.default_rng(1)
+    labels = np.array([0, 1, UNKNOWN] * 8)
+    points = np.eye(3)[labels] + 0.2 * rng.normal(size=(24, 3))
+    points = points.astype(np.float32)
+    return points, TrainingImages((points @ points.T,), labels, 2)
+
+
+@pytest.mark.parametrize("by_least_squares", [True, False])
+def test_images_of_unknown_label_are_held_out_too_and_stand_apart(
+    *, by_least_squares: bool
+) -> None:
+    _, images = _images_and_unknown()
+    masks = stratified_folds(images.labels, 4, 0)
+    folds = Folds(images, masks, "svm")
+    score = folds.least_squares if by_least_squares else folds.held_out
+    (found,) = score([Choice((1.0,), 3.0)])
+    assert sorted(found.places) == np.flatnonzero(images.labels != UNKNOWN).tolist()
+    assert sorted(found.unknown_places) == np.flatnonzero(images.labels == UNKNOWN).tolist()
+    assert found.scores.shape == (16, 2)
+    assert found.unknown_scores.shape == (8, 2)
+    # Their scores are negative for both labels, because they are negatives of both.
+    assert found.unknown_scores.max() < found.scores.max(axis=1).min()
+    assert found.accuracy == 1.0
+
+
+def test_images_of_unknown_label_are_negatives_of_every_label() -> None:
+    points, images = _images_and_unknown()
+    masks = stratified_folds(images.labels, 4, 0)
+    (found,) = Folds(images, masks, "svm").held_out([Choice((1.0,), 3.0)])
+    for mask in masks:
+        kernel = points[~mask] @ points[~mask].T
+        solved = solve_squared_hinge(kernel, images.labels[~mask], 2, 3.0)
+        for place in np.flatnonzero(mask):
+            scores = solved.scores(points[[place]] @ points[~mask].T)[0]
+            known = images.labels[place] != UNKNOWN
+            where = found.places if known else found.unknown_places
+            rows = found.scores if known else found.unknown_scores
+            np.testing.assert_allclose(rows[where == place][0], scores, atol=1e-5)
+
+
+def test_images_of_unknown_label_take_no_weight_from_the_classes() -> None:
+    labels = np.array([0, 0, 0, 1, UNKNOWN, UNKNOWN, UNKNOWN])
+    weights = image_weights(labels, "balanced")
+    assert weights is not None
+    np.testing.assert_allclose(weights, [2 / 3, 2 / 3, 2 / 3, 2, 1, 1, 1])
+    np.testing.assert_array_equal(weights[:4], image_weights(labels[:4], "balanced"))
+
+
+def test_folds_that_test_no_class_are_left_out() -> None:
+    labels = np.array([0, 1, *[UNKNOWN] * 6])
+    images = TrainingImages((np.eye(8, dtype=np.float32),), labels, 2)
+    fitted = fit_classifier(images, ClassifierSettings("svm", 3.0, folds=3, seed=0))
+    assert fitted.held_out is None
