@@ -28,6 +28,7 @@ from trainer.learn.held_out import UNKNOWN, Choice, HeldOut, Mask, stratified_fo
 from trainer.learn.near_duplicates import log_groups, near_duplicate_groups_of_many
 from trainer.learn.primal import PrimalProblem, solve_primal
 from trainer.metrics import Labels
+from trainer.stages import stage
 from trainer.vectors import pooled_vectors
 
 __all__ = ["ManyClassification", "learn_from_many", "representative_part"]
@@ -95,6 +96,9 @@ def _choose(
     learned: LearnedFeatures, n_labels: int, settings: ClassifierSettings
 ) -> tuple[FeatureExtractor, Choice]:
     """The blocks that are used, with their weights, and the regularisation."""
+    if settings.fixed_weights and settings.regularisation is not None:
+        weights = tuple(block.config.weight for block in learned.extractor.blocks)
+        return learned.extractor, Choice(weights, settings.regularisation)
     labels = np.array([image.label for image in learned.images])
     part = representative_part(labels, PART_OF_MANY, settings.seed)
     logger.info("weights and regularisation are chosen with %d of the images", len(part))
@@ -146,9 +150,10 @@ def _fill(file: VectorFile, extractor: FeatureExtractor, rows: _Rows) -> Float32
     sketches = np.empty((len(rows.places), _SKETCH_WIDTH), np.float32)
     images = [rows.images[place] for place in rows.places]
     vectors = pooled_vectors(extractor, images, rows.are_copies.tolist())
-    for row, vector in enumerate(vectors):
-        file.append(vector)
-        sketches[row] = sketch(vector)
+    with stage("pooled vectors"):
+        for row, vector in enumerate(vectors):
+            file.append(vector)
+            sketches[row] = sketch(vector)
     logger.info("%d pooled vectors of %d features, in a file", len(file), file.n_features)
     return sketches
 

@@ -122,6 +122,20 @@ def test_one_image_of_each_label_is_learned_without_a_test(
     assert found.fitted.untested == (0, 1, 2)
 
 
+def test_what_the_settings_leave_open_is_chosen_with_a_part(
+    images: tuple[LabelledImage, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    learn_from_many(_learned(images), N_LABELS, SETTINGS)
+    assert "are chosen with" not in caplog.text
+    settings = replace(SETTINGS, regularisation=None, fixed_weights=False)
+    found = learn_from_many(_learned(images), N_LABELS, settings)
+    assert "weights and regularisation are chosen with 60 of the images" in caplog.text
+    few = learn_classification(_learned(images), N_LABELS, settings)
+    assert found.fitted.regularisation == few.fitted.regularisation
+    assert found.fitted.block_weights == tuple(w for w in few.fitted.block_weights if w)
+
+
 @given(st.lists(st.integers(1, 300), min_size=2, max_size=30), st.integers(1, 500))
 def test_a_part_has_a_fair_share_of_every_class(sizes: list[int], count: int) -> None:
     labels = np.repeat(np.arange(len(sizes)), sizes)
