@@ -7,8 +7,8 @@ seen in the stages that are over, so that a slow machine, or one that others use
 import logging
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Self
 
 from trainer.parallel import n_threads, progress_bar
 from trainer.stages import StageName, StageRecording
@@ -33,11 +33,21 @@ class FitProgress(AbstractContextManager["FitProgress"]):
     def __init__(self, expected: Mapping[StageName, float]) -> None:
         self._expected = expected
         self._bar: Any = progress_bar(
-            total=1.0, desc="fit", bar_format="{desc}: {percentage:3.0f}%|{bar}| {postfix}"
+            total=1.0, desc="fit", bar_format="{desc}: {percentage:3.0f}%|{bar}|"
         )
         self._shown, self._said = time.monotonic(), 0
+        self._lines = ExitStack()
+
+    def __enter__(self) -> Self:
+        if not self._bar.disable:
+            from tqdm.contrib.logging import logging_redirect_tqdm  # noqa: PLC0415
+
+            # Lines of the log come above the bar, not into it.
+            self._lines.enter_context(logging_redirect_tqdm())
+        return self
 
     def __exit__(self, *_: object) -> None:
+        self._lines.close()
         self._bar.close()
 
     def update(self, run: StageRecording) -> None:
@@ -49,7 +59,8 @@ class FitProgress(AbstractContextManager["FitProgress"]):
         share, seconds = self.estimate(run)
         if not self._bar.disable:
             self._bar.n = max(self._bar.n, share)
-            self._bar.set_postfix_str(f"{run.current}, about {duration_text(seconds)} left")
+            rest = f"about {duration_text(seconds)} left"
+            self._bar.set_description_str(f"fit, {rest}, {run.current}")
         elif int(share / _STEP) > self._said and seconds > _SHORT_REST:
             self._said = int(share / _STEP)
             logger.info("%.0f %% done, about %s left", 100 * share, duration_text(seconds))
