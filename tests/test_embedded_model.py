@@ -5,10 +5,12 @@ import os
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from service.engine import Engine
 from service.repository import Repository
 from service.settings import EMBEDDED_MODELS
+from tests.support import pictures
 from trainer.cli import main
 from trainer.data.dataset import scan
 from trainer.evaluate import evaluate
@@ -22,8 +24,28 @@ DATA = Path(os.environ.get("CALTECH101", Path(__file__).parents[2] / "shared/dat
 
 @pytest.mark.parametrize("label", ["yin_yang", "stop_sign"])
 def test_our_drawings_get_their_label(label: str) -> None:
-    data = (EXAMPLES / f"{label}.png").read_bytes()
-    assert Engine.load(BUNDLE).classify(data)[0].label == label
+    engine, data = Engine.load(BUNDLE), (EXAMPLES / f"{label}.png").read_bytes()
+    assert engine.classify(data)[0].label == label
+    assert engine.is_known(engine.score(data))
+
+
+@pytest.mark.parametrize("bundle", [BUNDLE, SCENES])
+def test_images_of_one_colour_are_not_known(bundle: Path) -> None:
+    engine = Engine.load(bundle)
+    images = [Image.new("RGB", (200, 150), name) for name in ("black", "white", "grey", "red")]
+    scored = [engine.score(pictures.jpeg(image)) for image in images]
+    assert [engine.is_known(each) for each in scored] == [False] * 4
+
+
+@pytest.mark.parametrize("bundle", [BUNDLE, SCENES])
+def test_a_twentieth_of_held_out_training_images_is_below_the_threshold(bundle: Path) -> None:
+    manifest = Engine.load(bundle).manifest
+    folds, test = manifest.quality["folds"], manifest.quality["test"]
+    assert isinstance(folds, dict)
+    assert isinstance(test, dict)
+    assert manifest.config.known_threshold is not None
+    assert folds["kept"] == pytest.approx(0.95, abs=0.001)
+    assert test["kept"] >= 0.95
 
 
 @pytest.mark.parametrize(("bundle", "megabytes"), [(BUNDLE, 25), (SCENES, 12)])
