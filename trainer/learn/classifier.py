@@ -105,18 +105,6 @@ class FittedClassifier:
         """The mean per-class accuracy on the folds."""
         return None if self.held_out is None else self.held_out.accuracy
 
-    @property
-    def fold_log_loss(self) -> float | None:
-        """The log loss of held-out probabilities."""
-        return None if self.held_out is None else self.held_out.log_loss(self.probability_scale)
-
-    @property
-    def fold_calibration_error(self) -> float | None:
-        """The expected calibration error of held-out probabilities."""
-        if self.held_out is None:
-            return None
-        return self.held_out.calibration_error(self.probability_scale)
-
 
 def fit_classifier(images: TrainingImages, settings: ClassifierSettings) -> FittedClassifier:
     """A classifier of images whose vectors of each block have unit length."""

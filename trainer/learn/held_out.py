@@ -16,7 +16,7 @@ from trainer.learn.grams import DualClassifier, weighted_kernel
 from trainer.learn.least_squares import held_out_least_squares, ridges, targets
 from trainer.learn.logistic import solve_logistic
 from trainer.learn.squared_hinge import solve_squared_hinge
-from trainer.metrics import Labels, calibration_error, class_accuracies, log_loss
+from trainer.metrics import Labels, class_accuracies, log_loss
 from trainer.parallel import map_ordered
 
 __all__ = ["UNKNOWN", "Choice", "Folds", "HeldOut", "TrainingImages", "stratified_folds"]
@@ -102,10 +102,6 @@ class HeldOut:
     def log_loss(self, scale: float) -> float:
         """See `trainer.metrics`."""
         return log_loss(self.scores, self.labels, scale)
-
-    def calibration_error(self, scale: float) -> float:
-        """See `trainer.metrics`."""
-        return calibration_error(self.scores, self.labels, scale)
 
     def is_beaten_by(self, other: "HeldOut") -> bool:
         """Whether the other is better by more than the standard error of the difference.

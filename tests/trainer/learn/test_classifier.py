@@ -90,7 +90,7 @@ def test_fits_are_equal_bit_for_bit_on_any_number_of_cores(
         monkeypatch.setattr(parallel, "n_threads", lambda cores=cores: cores)
         fits.append(_fit(pooled, labels, 5, _settings(kind, None)))
     assert len({fitted.probability_scale for fitted in fits}) == 1
-    assert len({fitted.fold_log_loss for fitted in fits}) == 1
+    assert len({fitted.fold_accuracy for fitted in fits}) == 1
     assert len({fitted.coefficients.tobytes() for fitted in fits}) == 1
 
 
@@ -155,7 +155,7 @@ def test_one_image_a_class_trains_without_folds() -> None:
     pooled, labels = _clusters(3, 1, 0.3)
     fitted = _fit(pooled, labels, 3, _settings(regularisation=None))
     assert fitted.fold_accuracy is None
-    assert fitted.fold_calibration_error is None
+    assert fitted.held_out is None
     assert _scores(fitted, pooled, pooled).argmax(axis=1).tolist() == [0, 1, 2]
 
 
