@@ -15,7 +15,7 @@ from service.engine.config import ClassifierKind
 from trainer.learn.grams import DualClassifier, weighted_kernel
 from trainer.learn.least_squares import held_out_least_squares, ridges, targets
 from trainer.learn.logistic import solve_logistic
-from trainer.learn.squared_hinge import solve_squared_hinge
+from trainer.learn.squared_hinge import FirstSteps, solve_squared_hinge
 from trainer.metrics import Labels, class_accuracies, log_loss
 from trainer.parallel import map_ordered
 
@@ -128,6 +128,10 @@ class Folds:
     images: TrainingImages
     masks: tuple[Mask, ...]
     kind: ClassifierKind
+    # Those of the SVM for each kernel: a search for C goes on from where it was before.
+    _first_steps: dict[tuple[tuple[float, ...], bytes], FirstSteps] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def held_out(self, choices: Sequence[Choice]) -> Iterator[HeldOut]:
         """For each choice the scores of all folds, each by a classifier of the others.
@@ -164,7 +168,8 @@ class Folds:
         kernel = self._kernel(choice, kept, kept)
         regularisation = self._regularisation(choice)[kept]
         if self.kind == "svm":
-            return solve_squared_hinge(kernel, labels, n_labels, regularisation)
+            steps = self._first_steps.setdefault((choice.weights, kept.tobytes()), FirstSteps())
+            return solve_squared_hinge(kernel, labels, n_labels, regularisation, first_steps=steps)
         return solve_logistic(kernel, labels, n_labels, regularisation)
 
     def _score(self, fit: tuple[Choice, Mask]) -> Float64Array:

@@ -97,6 +97,16 @@ def test_only_originals_are_tested_by_classifiers_of_originals_and_copies() -> N
     assert np.isclose(found.accuracy, right.mean())  # all classes have as many images
 
 
+def test_what_folds_score_depends_on_no_choice_that_was_tried_before() -> None:
+    _, images = _images_and_copies()
+    masks = stratified_folds(images.labels, 4, 0, images.groups)
+    choices = [Choice((1.0,), 3.0), Choice((1.0,), 10.0), Choice((0.5,), 10.0)]
+    together = Folds(images, masks, "svm").held_out(choices)
+    for choice, found in zip(choices, together, strict=True):
+        (alone,) = Folds(images, masks, "svm").held_out([choice])
+        np.testing.assert_array_equal(found.scores, alone.scores)
+
+
 def _images_and_unknown() -> tuple[Float32Array, TrainingImages]:
     """Points of two labels, and others that have none."""
     rng = np.random.default_rng(1)

@@ -8,7 +8,8 @@ from sklearn.svm import LinearSVC
 
 from service.engine.arrays import Float64Array
 from trainer.learn import line_search, squared_hinge
-from trainer.learn.squared_hinge import solve_squared_hinge
+from trainer.learn.least_squares import ridge_inverse
+from trainer.learn.squared_hinge import FirstSteps, solve_squared_hinge
 from trainer.metrics import Labels
 
 
@@ -141,3 +142,29 @@ def test_labels_that_are_not_solved_in_time_are_counted_in_a_warning(
 def test_matrix_that_is_no_gram_matrix_is_rejected() -> None:
     with pytest.raises(ValueError, match="negative eigenvalues"):
         solve_squared_hinge(-4 * np.eye(3), np.arange(3), 3, 1.0)
+
+
+def test_first_steps_are_shared_by_values_of_c_and_change_no_bit() -> None:
+    points, labels = _images(5, 40)
+    kernel, steps = points @ points.T, FirstSteps()
+    for regularisation in (3.0, 1.0, 10.0, 30.0, 3.0):
+        alone = solve_squared_hinge(kernel, labels, 5, regularisation)
+        shared = solve_squared_hinge(kernel, labels, 5, regularisation, first_steps=steps)
+        np.testing.assert_array_equal(shared.coefficients, alone.coefficients)
+        np.testing.assert_array_equal(shared.bias, alone.bias)
+
+
+def test_first_steps_of_large_c_need_the_gram_matrix_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    points, labels = _images(5, 40)
+    kernel, steps, inverted = points @ points.T, FirstSteps(), []
+
+    def counted(kernel: Float64Array, ridge: Float64Array) -> Float64Array:
+        inverted.append(float(ridge[0]))
+        return ridge_inverse(kernel, ridge)
+
+    monkeypatch.setattr(squared_hinge, "ridge_inverse", counted)
+    for regularisation in (3.0, 10.0, 1.0, 100.0):
+        solve_squared_hinge(kernel, labels, 5, regularisation, first_steps=steps)
+    assert inverted == [1 / 6, 1 / 2]
