@@ -16,7 +16,7 @@ from service.pool.fork_server_process import WORKER, ForkServerProcess
 from service.setting_flags import FLAGS, add_setting, tell_environment_only
 from service.settings import Settings, load_settings
 
-__all__ = ["add_serve", "serve_settings"]
+__all__ = ["add_serve"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     )
     for name in FLAGS:
         add_setting(parser, name)
-    parser.set_defaults(command=_serve)
+    parser.set_defaults(command=_serve, worker=WORKER)
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -43,7 +43,7 @@ def _serve(options: argparse.Namespace) -> int:
     logger.info("leafcode %s starts", __version__)
     try:
         require_cpu_level()
-        serve_settings(with_models(settings))
+        _serve_settings(with_models(settings), options.worker)
     except LeafcodeError as error:
         # A line of the log like any other: whoever collects it must see why nothing runs.
         logger.error("cannot serve: %s", error)  # noqa: TRY400
@@ -51,11 +51,7 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def serve_settings(settings: Settings, worker: str = WORKER) -> None:
-    """Serve until SIGINT or SIGTERM; workers run the `run` of the module `worker`.
-
-    Raises a `LeafcodeError` if that cannot start.
-    """
+def _serve_settings(settings: Settings, worker: str) -> None:
     if front_end_count(settings) > 1:
         from service.front_ends.parent import serve_with_front_ends  # noqa: PLC0415
 

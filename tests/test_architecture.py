@@ -104,6 +104,7 @@ RULES: dict[str, tuple[str, ...]] = {
         *(*_ROUTES, "service.server", "service.front_ends"),
         *("service.model_choice", "service.setting_flags"),
     ),
+    "service/capacity": (*(*_BOTTOM, "service.pool", "service.loadtest", "service.serve_command"),),
     "service/terminal": (
         *(*_BOTTOM, "service.settings", "service.repository", "service.setting_flags"),
         *("service.model_choice", "service.observability.logs", "service.formats"),

@@ -70,7 +70,9 @@ class Placement:
             return Placement(workers, self.front_end, first)
         free = tuple(core for core in self.front_end if core not in taken)
         own = free[number::count] if len(free) >= count else free
-        return Placement(workers, own or workers[-1][-1:], first)
+        # Of its last worker, or where workers share cores, another one for each front end.
+        shared = taken[max(0, len(taken) * (number + 1) // count - 1)]
+        return Placement(workers, own or (shared,), first)
 
     @property
     def all_workers(self) -> tuple[int, ...]:

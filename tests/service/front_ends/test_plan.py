@@ -73,6 +73,11 @@ def test_every_event_loop_keeps_to_its_own_last_worker_where_all_cores_have_one(
     assert [whole.share(number, 2).front_end for number in range(2)] == [(3,), (7,)]
 
 
+def test_event_loops_have_different_cores_where_workers_share_them() -> None:
+    whole = Placement.on((0, 1), (0, 1), 32, 1, "auto")
+    assert [whole.share(number, 2).front_end for number in range(2)] == [(0,), (1,)]
+
+
 def test_workers_that_the_kernel_places_leave_the_event_loop_to_it_too() -> None:
     whole = Placement.on(CORES, CORES, 4, 1, "never")
     assert whole.share(1, 2) == Placement(((), ()), CORES, 2)
