@@ -1,6 +1,7 @@
 """The command `capacity` against real services whose workers wait."""
 
 import json
+import signal
 import socket
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def test_who_is_who_in_a_service_with_two_front_ends(models: Path) -> None:
         assert len(front_ends) == len(service.fork_servers) == len(workers) == 2
         everybody = {service.process.pid, *front_ends, *service.fork_servers, *workers}
         assert sorted(everybody) == service.processes
-        send_signal(workers[:1], 9)
+        send_signal(workers[:1], signal.SIGKILL)
         service.wait_for_workers()
         assert service.front_ends == front_ends
 
