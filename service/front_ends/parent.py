@@ -5,9 +5,11 @@ wants to know of the others does.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
+from collections.abc import Container, Coroutine
 from typing import Any
 
 from service.front_ends.acceptor import ConnectionCounts, open_counts
@@ -22,13 +24,14 @@ from service.pid_file import pid_file
 from service.pool.fork_server_process import WORKER
 from service.settings import Settings
 
-__all__ = ["serve_with_front_ends"]
+__all__ = ["reap_one_but", "serve_with_front_ends"]
 
 logger = logging.getLogger(__name__)
 
 _BACKLOG = 2_048
 # Beyond the time that a front end has to finish its requests, and then its jobs.
 _SPARE_SECONDS = 5.0
+_REAP_SECONDS = 1.0
 
 
 def serve_with_front_ends(settings: Settings, worker: str = WORKER) -> None:
@@ -67,6 +70,7 @@ class _Parent:
             loop.add_signal_handler(number, self._on_signal, number)
         self._slots = [FrontEndSlot(i, self._shared, self._hear) for i in range(self._count)]
         lives = [asyncio.create_task(slot.supervise()) for slot in self._slots]
+        self._begin(self._reap())
         try:
             await self._serve()
         finally:
@@ -151,9 +155,18 @@ class _Parent:
         elif kind == "end":
             self._forget(number)
         elif kind == "ask":
-            task = asyncio.create_task(self._answer(number, message))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin(self._answer(number, message))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _reap(self) -> None:
+        """Forget what a lost front end leaves to process 1, which this is in a container."""
+        while os.getpid() == 1:
+            await asyncio.sleep(_REAP_SECONDS)
+            reap_one_but({slot.pid for slot in self._slots})
 
     def _forget(self, number: int) -> None:
         """A front end has ended; what it counted stays."""
@@ -183,3 +196,11 @@ class _Parent:
             self._pages[number] = page
         elif number in self._pages:
             self._pages[number] = counts_of(self._pages[number])
+
+
+def reap_one_but(own: Container[int | None]) -> None:
+    """Forget a child that has ended, unless it is one that somebody else waits for."""
+    with contextlib.suppress(ChildProcessError):
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is not None and ended.si_pid not in own:
+            os.waitpid(ended.si_pid, os.WNOHANG)

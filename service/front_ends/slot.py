@@ -68,6 +68,11 @@ class FrontEndSlot:
         self._failures = 0
         self._stopping = False
 
+    @property
+    def pid(self) -> int | None:
+        """The process, perhaps of one that has just ended."""
+        return None if self._process is None else self._process.pid
+
     def send(self, **message: Any) -> None:
         """Tell the process something, if there is one."""
         if self._lines is not None:
@@ -107,7 +112,10 @@ class FrontEndSlot:
     async def _live(self) -> Exception:
         """The life of one process: why it ended."""
         failure: Exception | None = None
-        self._process, self._lines = await self._start()
+        try:
+            self._process, self._lines = await self._start()
+        except OSError as error:
+            return WorkerLostError(f"front end {self.number} cannot be started: {error}")
         watching = asyncio.create_task(self._watch())
         async for message in self._lines:
             if message["do"] == "fail":
@@ -118,7 +126,8 @@ class FrontEndSlot:
         watching.cancel()
         was_ready, self.ready = self.ready, False
         for question in self._questions.values():
-            question.cancel()
+            if not question.done():
+                question.set_result("starting")
         code = await self._wait()
         await self._lines.close()
         self._lines = None
