@@ -13,7 +13,7 @@ __all__ = ["add_capacity"]
 
 _MODELS = Path(__file__).parents[1] / "models"
 _HEAD = f"{'workers':>7} {'front ends':>10} {'a second':>9} {'lowest':>8} {'highest':>8}"
-_CPU_HEAD = f" {'front end ms':>13} {'worker ms':>10} {'client ms':>10}"
+_CPU_HEAD = f" {'front end ms':>13} {'worker ms':>10} {'client ms':>10} {'by CPU':>7}"
 
 
 def add_capacity(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -69,7 +69,9 @@ def _capacity(options: argparse.Namespace) -> int:
         )
     )
     if options.json:
-        rows = [{**asdict(item), "rate": item.rate} for item in found]
+        rows = [
+            {**asdict(item), "rate": item.rate, "rate_by_cpu": item.rate_by_cpu} for item in found
+        ]
         print(json.dumps({"capacity": rows}))
     else:
         print("\n".join([_HEAD + _CPU_HEAD, *map(_row, found), *_ratios(found)]))
@@ -78,8 +80,8 @@ def _capacity(options: argparse.Namespace) -> int:
 
 def _row(item: Measured) -> str:
     rates = f"{item.rate:>9.0f} {min(item.rates):>8.0f} {max(item.rates):>8.0f}"
-    times = f" {item.front_end_ms:>13.3f} {item.worker_ms:>10.3f} {item.client_ms:>10.3f}"
-    return f"{item.workers:>7} {item.front_ends:>10} {rates}{times}"
+    times = f"{item.front_end_ms:>13.3f} {item.worker_ms:>10.3f} {item.client_ms:>10.3f}"
+    return f"{item.workers:>7} {item.front_ends:>10} {rates} {times} {item.rate_by_cpu:>7.0f}"
 
 
 def _ratios(found: Sequence[Measured]) -> list[str]:
@@ -90,6 +92,7 @@ def _ratios(found: Sequence[Measured]) -> list[str]:
         if item is not first:
             lines.append(
                 f"{item.workers} workers: {item.front_ends} front ends answer "
-                f"{item.rate / first.rate:.2f} times as many as {first.front_ends}"
+                f"{item.rate / first.rate:.2f} times as many as {first.front_ends}, by their CPU "
+                f"time {item.rate_by_cpu / first.rate_by_cpu:.2f} times"
             )
     return lines

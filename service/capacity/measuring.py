@@ -56,6 +56,14 @@ class Measured:
         """Requests a second, the median."""
         return statistics.median(self.rates)
 
+    @property
+    def rate_by_cpu(self) -> float:
+        """Requests a second if every front end had a core to itself, by its CPU time.
+
+        However busy the machine is, and whatever workers and client take of it.
+        """
+        return 1e3 * self.front_ends / self.front_end_ms if self.front_end_ms else 0.0
+
 
 def measure(settings: CapacitySettings) -> list[Measured]:
     """All services of one number of workers run side by side, and are measured in turns."""

@@ -1,7 +1,6 @@
 """The command `capacity` against real services whose workers wait."""
 
 import json
-import signal
 import socket
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from service.capacity.measuring import Measured
 from service.capacity.waiting_worker import WaitingOperations
 from service.cli import main
 from service.loadtest.errors import LoadTestError
-from service.loadtest.processes import ServiceProcess, send_signal
 from service.pool.cores import allowed_cores
 from service.pool.frames import Frame, Kind
 from tests.support.fake_workers import LIMITS
@@ -29,18 +27,6 @@ def test_every_request_is_answered_and_every_part_has_its_cpu_time(
     assert (row["workers"], row["front_ends"]) == (2, 1)
     assert row["rate"] > 0
     assert row["client_ms"] > 0
-
-
-def test_who_is_who_in_a_service_with_two_front_ends(models: Path) -> None:
-    flags = ("--workers", "2", "--front-ends", "2", "--pin", "never")
-    with ServiceProcess(models, *flags) as service:
-        front_ends, workers = service.front_ends, service.workers
-        assert len(front_ends) == len(service.fork_servers) == len(workers) == 2
-        everybody = {service.process.pid, *front_ends, *service.fork_servers, *workers}
-        assert sorted(everybody) == service.processes
-        send_signal(workers[:1], signal.SIGKILL)
-        service.wait_for_workers()
-        assert service.front_ends == front_ends
 
 
 def test_more_front_ends_than_cores_cannot_have_one_each(

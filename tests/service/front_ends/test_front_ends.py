@@ -187,15 +187,6 @@ def test_no_connection_breaks_when_all_front_ends_stop_under_load(server: Server
     assert sum("stopping on SIGTERM" in line for line in server.log) == 1
 
 
-def test_nothing_is_left_of_a_service_whose_parent_is_killed(models: Path) -> None:
-    with Server("--models", str(models), *TWO) as server:
-        processes = children_of(server.process.pid)
-        assert len(processes) == 6
-        server.process.kill()
-        until(lambda: not any(map(is_alive, processes)))
-    assert "Traceback" not in "".join(server.log)
-
-
 def test_a_start_that_cannot_be_says_so_once(models: Path, tmp_path: Path) -> None:
     folder = bundles.copy_model(models / "tiny" / "1", tmp_path / "tiny" / "1")
     bundles.flip_byte(folder / "manifest.json", 500)
