@@ -99,7 +99,7 @@ class _FrontEnd(Server):
         self.settle()
         await self._link.be_ready(self._app.state.context.repository)
         (listener,) = sockets or []
-        counts = ConnectionCounts(self._plan.loads, self._plan.count)
+        counts = ConnectionCounts(self._plan.counts, self._plan.count)
         self._acceptor = Acceptor(
             listener, self._connect, self.server_state.connections, counts, self._plan.number
         )
