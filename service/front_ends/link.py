@@ -30,7 +30,8 @@ class Link:
 
     def __init__(self, lines: Lines, plan: FrontEndPlan) -> None:
         self._lines = lines
-        self._plan = plan
+        # Now: once it is ready, this process keeps to one core and sees no other.
+        self._placements = [plan.placement(number) for number in range(plan.count)]
         self._numbers = itertools.count()
         self._questions: dict[int, asyncio.Future[Message]] = {}
         self._agreements: dict[str, asyncio.Future[None]] = {}
@@ -118,7 +119,7 @@ class Link:
     def _status(self, number: int, told: Any) -> SiblingStatus:
         if isinstance(told, dict):
             return SiblingStatus.from_json(number, told)
-        placement = self._plan.placement(number)
+        placement = self._placements[number]
         absence: Absence = "silent" if told == "silent" else "starting"
         return SiblingStatus.absent(number, absence, placement.first_worker, placement.workers)
 

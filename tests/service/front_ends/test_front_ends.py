@@ -121,6 +121,7 @@ def test_a_version_that_cannot_be_served_is_rejected_by_all(
 
 def test_a_front_end_that_does_not_answer_is_named(server: Server) -> None:
     before = value(metrics(server.url), "requests_total", **CLASSIFIED)
+    cores = web.get(f"{server.url}/readyz").json()["workers"][1]["cores"]
     hung = front_ends_of(server)[1]
     os.kill(hung, signal.SIGSTOP)
     try:
@@ -130,7 +131,7 @@ def test_a_front_end_that_does_not_answer_is_named(server: Server) -> None:
         os.kill(hung, signal.SIGCONT)
     told = str(problem_of(probe, 503)["detail"])
     assert told.startswith("front end 1 does not answer; worker 0 (")
-    assert "worker 1" in told
+    assert f"worker 1 ({f'core {cores[0]}' if cores else 'not pinned'}) does not answer" in told
     assert value(page, "requests_total", **CLASSIFIED) == before
     until(lambda: all_ready(server))
 
