@@ -15,6 +15,8 @@ The way of a `POST /v1/classify`, from the socket to a worker and back:
  6. `pool/worker_slot.py` sends it over `worker_link.py` as a frame (`frames.py`).
  7. In the worker process, `pool/worker.py` receives it and `pool/operations.py` has the
     engine do it and writes the JSON, which goes back the same way.
+
+On a large machine, `front_ends/` has several processes do 1 to 6 side by side.
 """
 
 __version__ = "0.1.0"

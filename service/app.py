@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
 from typing import Any
@@ -26,6 +26,7 @@ from service.observability.ended_requests import EndedRequests
 from service.observability.logs import dropped_lines, log_config
 from service.observability.metrics import Metrics, PoolCollector
 from service.observability.tracing import Tracing
+from service.pool.cores import Placement
 from service.pool.fork_server_process import ForkServerProcess
 from service.pool.memory import memory
 from service.pool.pool import Pool
@@ -39,8 +40,9 @@ from service.routes.parameters import check_query
 from service.routes.v2 import infer
 from service.routes.v2 import metadata as v2_metadata
 from service.settings import Settings
+from service.siblings import Alone, Siblings
 
-__all__ = ["create_app", "entry_of"]
+__all__ = ["Workers", "create_app", "entry_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -69,14 +71,24 @@ _TAGS = [
 ]
 
 
+@dataclass(frozen=True)
+class Workers:
+    """Where workers come from and which they are, if not as the settings say."""
+
+    fork_server: ForkServerProcess | None = None
+    """One that was started already."""
+    placement: Placement | None = None
+
+
 def create_app(
     settings: Settings,
     tracing: Tracing | None = None,
-    fork_server: ForkServerProcess | None = None,
+    workers: Workers | None = None,
+    siblings: Siblings | None = None,
 ) -> FastAPI:
     """The application; models are loaded when it starts. Traces go where the settings say.
 
-    Its workers come out of `fork_server`, if that was started already.
+    Its `workers` are those of the settings unless given. There are no `siblings` unless given.
     """
     tracing = tracing or Tracing.to(settings.otlp_endpoint)
     requests = RequestCount()
@@ -91,11 +103,12 @@ def create_app(
         openapi_tags=_TAGS,
         generate_unique_id_function=_operation_id,
         dependencies=[Depends(check_query)],
-        lifespan=partial(_lifespan, settings, tracing, requests, fork_server),
+        lifespan=partial(_lifespan, settings, tracing, requests, workers or Workers()),
         telemetry=tracing.configuration,
     )
     app.openapi = partial(complete_openapi, app, _DIRECT_ROUTERS, settings)  # type: ignore[method-assign]
     app.state.traced = tracing.active
+    app.state.siblings = siblings or Alone()
     app.state.metrics = Metrics(REASONS)
     app.state.ended_requests = EndedRequests(app.state.metrics)
     app.state.metrics.watch(
@@ -201,19 +214,22 @@ async def _lifespan(
     settings: Settings,
     tracing: Tracing,
     requests: RequestCount,
-    fork_server: ForkServerProcess | None,
+    workers: Workers,
     app: FastAPI,
 ) -> AsyncIterator[None]:
     repository = await asyncio.to_thread(Repository.load, settings.models, settings.default_model)
     logs = log_config(settings.log_level, settings.log_format)
-    pool = Pool(settings, repository.models, logs, fork_server)
+    pool = Pool(settings, repository.models, logs, workers.fork_server, workers.placement)
+    siblings: Siblings = app.state.siblings
     # Known before it is ready, so that probes can say what it waits for.
-    app.state.context = Context(settings, repository, pool)
+    app.state.context = Context(settings, repository, pool, siblings)
 
     def publish(present: Repository) -> None:
         app.state.context = replace(app.state.context, repository=present)
+        siblings.tell(present)
 
     app.state.reloader = reloader = Reloader(settings.models, repository, pool, requests, publish)
+    reloader.agree = siblings.agree
     app.state.metrics.registry.register(
         PoolCollector(pool.state, lambda: app.state.context.repository.manifests)
     )

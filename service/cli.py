@@ -125,6 +125,12 @@ def _add_chaos(commands: "Commands") -> None:
     add_chaos(commands)
 
 
+def _add_capacity(commands: "Commands") -> None:
+    from service.capacity.cli import add_capacity
+
+    add_capacity(commands)
+
+
 def _add_warm(commands: "Commands") -> None:
     parser = commands.add_parser("warm", help="compile the kernels, once for this machine")
     parser.set_defaults(command=_warm)
@@ -149,5 +155,6 @@ _COMMANDS: dict[str, Callable[["Commands"], None]] = {
     "soak": _add_soak,
     "flood": _add_flood,
     "chaos": _add_chaos,
+    "capacity": _add_capacity,
     "warm": _add_warm,
 }

@@ -1,16 +1,16 @@
 """New versions without a restart: look at the repository, prove, load, then switch.
 
 A look is asked for by SIGHUP or made at an interval. A new version is published when every
-worker has it; one that cannot be served is rejected, and what is loaded is still served. One
-that was rejected for a reason outside of it, such as a lack of memory, is tried again. A version
-whose folder is gone is unpublished at once and unloaded when the last request that may
-have chosen it is over. Published versions never change: other content under the same
+worker has it, of every front end; one that cannot be served is rejected, and what is loaded is
+still served. One that was rejected for a reason outside of it, such as a lack of memory, is tried
+again. A version whose folder is gone is unpublished at once and unloaded when the last request that
+may have chosen it is over. Published versions never change: other content under the same
 number would give other answers under the same name, so it is rejected.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,6 +55,8 @@ class Reloader:
         self._pool = pool
         self._requests = requests
         self._publish = publish
+        self.agree: Callable[[ModelKey, str], Awaitable[None]] = _agree_at_once
+        """Returns when a version may be published that is loaded here; raises if it may not."""
         self._judged: dict[ModelKey, tuple[int, ...]] = {}
         self._retiring: set[ModelKey] = set()
         self._complaint = ""
@@ -149,6 +151,7 @@ class Reloader:
         loaded = self._repository.models.get(key)
         if loaded is None:
             await self._pool.load(key, model)
+            await self._agree_on(key, model.manifest.digest)
             self._switch({**self._repository.models, key: model}, self._rejections_but({key}))
             logger.info("%s is loaded and served, digest %s", key, model.manifest.digest)
         elif loaded.manifest.digest == model.manifest.digest:
@@ -158,6 +161,16 @@ class Reloader:
                 f"{path}: has the digest {model.manifest.digest}, {loaded.manifest.digest} is "
                 "loaded; a published version never changes, expected a new version number"
             )
+
+    async def _agree_on(self, key: ModelKey, digest: str) -> None:
+        """Wait until other front ends have the version, too; without them, nobody keeps it."""
+        try:
+            await self.agree(key, digest)
+        except BaseException:
+            self._pool.retire(key)
+            if self._pool.accepting:
+                await self._pool.unload(key)
+            raise
 
     def _reject(self, key: ModelKey, error: Exception) -> None:
         sentence = str(error)
@@ -249,6 +262,10 @@ class Reloader:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _agree_at_once(key: ModelKey, digest: str) -> None:
+    """The only front end waits for no other."""
 
 
 def _is_final(error: Exception) -> bool:

@@ -9,9 +9,10 @@ from service import __version__
 from service.engine import LeafcodeError
 from service.engine.cpu_level import require_cpu_level
 from service.errors import SettingsError
+from service.front_ends.plan import front_end_count
 from service.model_choice import with_models
 from service.observability.logs import log_config, start_logging
-from service.pool.fork_server_process import ForkServerProcess
+from service.pool.fork_server_process import WORKER, ForkServerProcess
 from service.setting_flags import FLAGS, add_setting, tell_environment_only
 from service.settings import Settings, load_settings
 
@@ -30,7 +31,7 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     )
     for name in FLAGS:
         add_setting(parser, name)
-    parser.set_defaults(command=_serve)
+    parser.set_defaults(command=_serve, worker=WORKER)
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -42,7 +43,7 @@ def _serve(options: argparse.Namespace) -> int:
     logger.info("leafcode %s starts", __version__)
     try:
         require_cpu_level()
-        _serve_with_kernels(with_models(settings))
+        _serve_settings(with_models(settings), options.worker)
     except LeafcodeError as error:
         # A line of the log like any other: whoever collects it must see why nothing runs.
         logger.error("cannot serve: %s", error)  # noqa: TRY400
@@ -50,9 +51,14 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _serve_with_kernels(settings: Settings) -> None:
+def _serve_settings(settings: Settings, worker: str) -> None:
+    if front_end_count(settings) > 1:
+        from service.front_ends.parent import serve_with_front_ends  # noqa: PLC0415
+
+        serve_with_front_ends(settings, worker)
+        return
     logs = log_config(settings.log_level, settings.log_format)
-    with ForkServerProcess(settings.threads, logs) as fork_server:
+    with ForkServerProcess(settings.threads, logs, worker) as fork_server:
         # Here, because the web framework takes half a second, and the fork server as long for
         # the kernels: with two cores both happen at the same time.
         from service.server import serve  # noqa: PLC0415

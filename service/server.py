@@ -20,7 +20,8 @@ from typing import Any, cast
 import uvicorn
 from fastapi import FastAPI
 
-from service.app import create_app, entry_of
+from service.app import Workers, create_app, entry_of
+from service.hangup import has_terminal
 from service.http.auth import Keys
 from service.http.closing import CloseLimits
 from service.http.listener import bind, turn_away, url_of
@@ -34,7 +35,7 @@ from service.pool.pool import Pool
 from service.reload import Reloader
 from service.settings import Settings
 
-__all__ = ["serve"]
+__all__ = ["Server", "config_of", "serve", "with_open_files"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,22 @@ _OTHER_FILES = 500
 
 def serve(settings: Settings, fork_server: ForkServerProcess) -> None:
     """Serve until SIGINT or SIGTERM; raises a `LeafcodeError` if that cannot start."""
-    app = create_app(_with_open_files(settings), fork_server=fork_server)
+    app = create_app(with_open_files(settings), workers=Workers(fork_server))
+    config = config_of(settings, app)
+    # Before the models load, which takes time: a taken port shows at once.
+    with (
+        bind(settings.host, settings.port) as listener,
+        pid_file(settings.pid_file),
+        asyncio.Runner(loop_factory=config.get_loop_factory()) as runner,
+    ):
+        try:
+            runner.run(_serve(app, Server(config), listener))
+        except asyncio.CancelledError:
+            logger.info("stopped before it was ready")
+
+
+def config_of(settings: Settings, app: FastAPI) -> uvicorn.Config:
+    """How uvicorn runs the application."""
     protocol = partial(
         LimitedProtocol,
         limits=HeaderLimits(settings.max_header_bytes, settings.header_timeout_seconds),
@@ -52,7 +68,7 @@ def serve(settings: Settings, fork_server: ForkServerProcess) -> None:
         traffic=app.state.traffic,
         metrics=app.state.metrics,
     )
-    config = uvicorn.Config(
+    return uvicorn.Config(
         entry_of(app),
         interface="asgi3",  # which it would look for in a coroutine function
         # uvicorn only calls it, which its type does not say.
@@ -66,33 +82,20 @@ def serve(settings: Settings, fork_server: ForkServerProcess) -> None:
         timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=settings.shutdown_seconds,
     )
-    # Before the models load, which takes time: a taken port shows at once.
-    with (
-        bind(settings.host, settings.port) as listener,
-        pid_file(settings.pid_file),
-        asyncio.Runner(loop_factory=config.get_loop_factory()) as runner,
-    ):
-        try:
-            runner.run(_serve(app, _Server(config), listener))
-        except asyncio.CancelledError:
-            logger.info("stopped before it was ready")
 
 
-async def _serve(app: FastAPI, server: "_Server", listener: socket.socket) -> None:
+async def _serve(app: FastAPI, server: "Server", listener: socket.socket) -> None:
     # Until the server takes over: a start may compile for long, and has to clean up.
     task = asyncio.current_task()
     assert task is not None  # noqa: S101
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with app.router.lifespan_context(app):
-        server.pool, server.reloader = app.state.context.pool, app.state.reloader
-        server.keys = app.state.keys
-        # So that whoever counts and closes connections sees the same ones as uvicorn.
-        server.server_state.connections = app.state.traffic.connections
+        server.take_parts_of(app)
         await server.serve([listener])
     logger.info("stopped")
 
 
-def _with_open_files(settings: Settings) -> Settings:
+def with_open_files(settings: Settings) -> Settings:
     """Have the system allow a file for every connection; where it does not, fewer connections."""
     wanted = settings.max_connections + MAX_DRAINING + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -113,25 +116,36 @@ def _with_open_files(settings: Settings) -> Settings:
     return settings.model_copy(update={"max_connections": connections})
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """uvicorn with signals that end `serve` instead of the process, and a line when ready."""
 
     pool: Pool
     reloader: Reloader
     keys: Keys | None
 
+    def take_parts_of(self, app: FastAPI) -> None:
+        """Signals concern the parts of an application that has started."""
+        self.pool, self.reloader = app.state.context.pool, app.state.reloader
+        self.keys = app.state.keys
+        # So that whoever counts and closes connections sees the same ones as uvicorn.
+        self.server_state.connections = app.state.traffic.connections
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say where."""
         await super().startup(sockets)
+        self.settle()
+        for listener in sockets or ():
+            where = url_of(listener)
+            logger.info("ready at %s (pid %d, documentation: /docs)", where, os.getpid())
+
+    def settle(self) -> None:
+        """Make the process one that stays."""
         # What is here now stays: looking through it again and again for garbage would keep
         # requests waiting, once in a while.
         gc.freeze()
         gc.enable()
         join_pages()
         stay_on(self.pool.front_end_cores)
-        for listener in sockets or ():
-            where = url_of(listener)
-            logger.info("ready at %s (pid %d, documentation: /docs)", where, os.getpid())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer whoever has connected already; nobody else gets through."""
@@ -145,16 +159,16 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         signals = (signal.SIGINT, signal.SIGTERM)
         for number in signals:
-            loop.add_signal_handler(number, self._drain, number)
+            loop.add_signal_handler(number, self.drain, number)
         # Stays: it must not end a service that is stopping.
-        loop.add_signal_handler(signal.SIGHUP, self._on_hangup, _has_terminal())
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup, has_terminal())
         try:
             yield
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
 
-    def _drain(self, number: signal.Signals) -> None:
+    def drain(self, number: signal.Signals) -> None:
         """Not ready from now on; what was accepted is finished."""
         logger.info("stopping on %s", signal.Signals(number).name)
         self.pool.drain()
@@ -162,14 +176,13 @@ class _Server(uvicorn.Server):
 
     def _on_hangup(self, had_terminal: bool) -> None:  # noqa: FBT001
         """Look for new versions and keys; but stop if it was the terminal that hung up."""
-        if had_terminal and not _has_terminal():
-            self._drain(signal.SIGHUP)
-            return
+        if had_terminal and not has_terminal():
+            self.drain(signal.SIGHUP)
+        else:
+            self.look()
+
+    def look(self) -> None:
+        """Look for new versions and keys."""
         self.reloader.ask()
         if self.keys is not None:
             self.keys.reread()
-
-
-def _has_terminal() -> bool:
-    """Whether standard input is a terminal that still exists."""
-    return os.isatty(0)

@@ -100,6 +100,13 @@ class Settings(BaseSettings):
         le=1_024,
         description="worker processes; as many as the allowed cores hold unless given",
     )
+    front_ends: int | None = Field(
+        None,
+        ge=1,
+        le=128,
+        description="processes that speak HTTP, each with its share of workers, queue and "
+        "connections; one for every eight workers unless given",
+    )
     pin: Pin = Field(
         "auto",
         description="whether workers are pinned to cores; auto pins those that fill all allowed "

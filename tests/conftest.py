@@ -40,6 +40,7 @@ LONGEST = (
     "tests/service/http/test_protocol.py",
     "tests/service/client/test_client.py",
     "tests/service/test_lifecycle.py",
+    "tests/service/front_ends/test_front_ends.py",
     "tests/service/test_reload.py",
     "tests/service/pool/test_worker_process.py",
     "tests/service/pool/test_pool.py",

@@ -66,7 +66,10 @@ def test_the_sources_are_found() -> None:
 _BOTTOM = ("service.engine", "service.errors")
 _OBSERVED = ("service.pool.job", "service.pool.state")
 _MIDDLE = ("service.settings", "service.repository", "service.formats")
-_ROUTES = (*_BOTTOM, *_MIDDLE, "service.pool", "service.observability", "service.http")
+_ROUTES = (
+    *(*_BOTTOM, *_MIDDLE, "service.pool", "service.observability", "service.http"),
+    "service.siblings",
+)
 RULES: dict[str, tuple[str, ...]] = {
     "service/engine": (),
     "service/errors.py": ("service.engine",),
@@ -78,23 +81,30 @@ RULES: dict[str, tuple[str, ...]] = {
     "service/observability": (*_BOTTOM, *_OBSERVED),
     "service/http": (*_BOTTOM, "service.observability", "service.settings"),
     "service/routes": _ROUTES,
+    "service/siblings.py": (*_BOTTOM, "service.pool.state", "service.repository"),
     "service/client": (),
     "service/loadtest": _BOTTOM,
     "service/examples": (),
     "service/reload.py": (*_ROUTES, "service.routes"),
     "service/app.py": (*_ROUTES, "service.routes", "service.reload"),
     "service/health.py": (*_BOTTOM, "service.settings", "service.http"),
+    "service/hangup.py": (),
     "service/huge_pages.py": (),
     "service/pid_file.py": _BOTTOM,
     "service/server.py": (
         *(*_ROUTES, "service.routes", "service.reload", "service.app"),
-        *("service.huge_pages", "service.pid_file"),
+        *("service.hangup", "service.huge_pages", "service.pid_file"),
+    ),
+    "service/front_ends": (
+        *(*_ROUTES, "service.app", "service.server", "service.hangup", "service.pid_file"),
     ),
     "service/setting_flags.py": ("service.settings",),
     "service/model_choice.py": (*_BOTTOM, "service.settings", "service.repository"),
     "service/serve_command.py": (
-        *(*_ROUTES, "service.server", "service.model_choice", "service.setting_flags"),
+        *(*_ROUTES, "service.server", "service.front_ends"),
+        *("service.model_choice", "service.setting_flags"),
     ),
+    "service/capacity": (*(*_BOTTOM, "service.pool", "service.loadtest", "service.serve_command"),),
     "service/terminal": (
         *(*_BOTTOM, "service.settings", "service.repository", "service.setting_flags"),
         *("service.model_choice", "service.observability.logs", "service.formats"),

@@ -176,8 +176,12 @@ def _request(target: Target, call: str, length: int) -> bytes:
 
 
 def _resident(service: ServiceProcess, field: str) -> int:
-    """Resident bytes of the process with the event loop, now (VmRSS) or at most (VmHWM)."""
-    status = Path(f"/proc/{service.process.pid}/status").read_text("ascii")
+    """Resident bytes of the front ends, now (VmRSS) or at most (VmHWM)."""
+    return sum(_resident_of(pid, field) for pid in service.front_ends)
+
+
+def _resident_of(pid: int, field: str) -> int:
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
     line = next(line for line in status.splitlines() if line.startswith(f"{field}:"))
     return int(line.split()[1]) * 1024
 

@@ -37,7 +37,7 @@ class Footprint:
         """What it takes now."""
         pids = service.processes
         return cls(
-            _resident([service.process.pid]),
+            _resident(sorted({service.process.pid, *service.front_ends})),
             _resident(service.fork_servers),
             _resident(service.workers),
             sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in pids),

@@ -1,7 +1,8 @@
 """`python -m service serve` as a process group of its own, and who is who in it.
 
-The service says `ready at http://…` on standard error. Its only child is the fork server; all
-others in its group are workers, also those whose fork server has died.
+The service says `ready at http://…` on standard error. The children of a front end are fork
+servers; all others in its group are workers, also those whose fork server has died. The first
+process is the front end, or the parent of several.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -40,8 +41,9 @@ _ROOT = Path(__file__).parents[2]
 class ServiceProcess:
     """A service of the model repository `models` that is ready; stopped at the end of the block.
 
-    `flags` are further arguments of `serve`, `environment` further variables. The log goes to
-    the file `log`, or to one that is deleted in the end.
+    `flags` are further arguments of `serve`, or of another `command` like it, a module and its
+    arguments; `environment` further variables. The log goes to the file `log`, or to one that is
+    deleted in the end.
     """
 
     target: Target
@@ -52,11 +54,13 @@ class ServiceProcess:
         *flags: str,
         environment: Mapping[str, str] | None = None,
         log: Path | None = None,
+        command: Sequence[str] = ("service", "serve"),
     ) -> None:
         self._models = models
         self._flags = flags
         self._environment = environment or {}
         self._log_path = log
+        self._command = command
 
     def __enter__(self) -> Self:
         # A file, because somebody would have to read a pipe while the service is under load.
@@ -67,7 +71,7 @@ class ServiceProcess:
         )
         self.process = subprocess.Popen(  # noqa: S603
             [
-                *(sys.executable, "-m", "service", "serve", "--port", "0"),
+                *(sys.executable, "-m", *self._command, "--port", "0"),
                 *("--models", str(self._models), *self._flags),
             ],
             stdin=subprocess.DEVNULL,
@@ -94,15 +98,26 @@ class ServiceProcess:
         self._log.close()
 
     @property
+    def front_ends(self) -> list[int]:
+        """The process ids of the front ends that are alive; one of them is all of it, mostly."""
+        children = [pid for pid, parent in self._group() if parent == self.process.pid]
+        return [pid for pid in children if _is_front_end(pid)] or [self.process.pid]
+
+    @property
     def fork_servers(self) -> list[int]:
-        """The process id of the fork server, unless it is being replaced."""
-        return [pid for pid, parent in self._group() if parent == self.process.pid]
+        """The process id of each front end's fork server, unless it is being replaced."""
+        front_ends = self.front_ends
+        return [
+            pid for pid, parent in self._group() if parent in front_ends and pid not in front_ends
+        ]
 
     @property
     def workers(self) -> list[int]:
         """The process ids of the workers that are alive, oldest first."""
-        ours = self.process.pid
-        return sorted(pid for pid, parent in self._group() if ours not in (pid, parent))
+        others = {self.process.pid, *self.front_ends}
+        return sorted(
+            pid for pid, parent in self._group() if pid not in others and parent not in others
+        )
 
     @property
     def processes(self) -> list[int]:
@@ -163,6 +178,12 @@ class ServiceProcess:
                 raise LoadTestError(f"the service did not start: {last}")
             time.sleep(_POLL_SECONDS)
         return parse_url(ready[1])
+
+
+def _is_front_end(pid: int) -> bool:
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        return b"service.front_ends.front_end" in (_PROC / str(pid) / "cmdline").read_bytes()
+    return False
 
 
 def send_signal(pids: Iterable[int], number: signal.Signals) -> None:

@@ -17,8 +17,8 @@ __all__ = ["MAX_WAITING_BYTES", "LineWriter"]
 MAX_WAITING_BYTES = 1_000_000
 """Most bytes of lines that wait to be written."""
 
-# Written at a time, so that progress shows while much is waiting.
-_PIECE = 16_384
+# Written at a time: a pipe takes so much whole, whatever other processes write to it.
+_PIECE = select.PIPE_BUF
 # At the end of the process, how long to wait for a reader that takes nothing.
 _LAST_SECONDS = 2.0
 
@@ -77,7 +77,7 @@ class LineWriter:
         """Write lines, or drop those that cannot be written; whether there were none of these."""
         while lines:
             try:
-                written = os.write(self._descriptor, lines[:_PIECE])
+                written = os.write(self._descriptor, _first_piece(lines))
             except BlockingIOError:  # whoever shares the descriptor made it so
                 select.select((), (self._descriptor,), ())
                 continue
@@ -98,3 +98,8 @@ class LineWriter:
         with self._changed:
             self._waiting -= size
             self._changed.notify_all()
+
+
+def _first_piece(lines: bytes) -> bytes:
+    """Whole lines, or the beginning of one that is longer than a piece."""
+    return lines[: lines.rfind(b"\n", 0, _PIECE) + 1 or _PIECE]

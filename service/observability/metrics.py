@@ -11,7 +11,7 @@ from collections import Counter as CounterOf
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Literal
+from typing import Any, Literal
 
 from prometheus_client import (
     CollectorRegistry,
@@ -30,6 +30,7 @@ from prometheus_client.registry import Collector
 
 from service import __version__
 from service.engine import STAGES, Manifest
+from service.observability.merging import MergedPages, to_json
 from service.observability.request_record import RequestRecord
 from service.pool.state import PoolState
 
@@ -125,10 +126,18 @@ class Metrics:
         """Report what `read` returns at the moment of asking."""
         self.registry.register(_Watched(kind, name, text, read))
 
-    def page(self, accept: str) -> tuple[bytes, str]:
-        """All numbers in the format that `accept` asks for, and its content type."""
+    def page(self, accept: str, others: Sequence[Sequence[Any]] = ()) -> tuple[bytes, str]:
+        """All numbers in the format that `accept` asks for, and its content type.
+
+        They are added to those of `others`, pages of the same form as `numbers`.
+        """
         encode, content_type = choose_encoder(accept)
-        return encode(self.registry), content_type
+        pages = MergedPages([self.numbers(), *others]) if others else self.registry
+        return encode(pages), content_type
+
+    def numbers(self) -> list[Any]:
+        """All numbers as plain values."""
+        return to_json(self.registry.collect())
 
 
 class _Watched(Collector):

@@ -24,6 +24,8 @@ class Placement:
 
     workers: tuple[tuple[int, ...], ...]
     front_end: tuple[int, ...]
+    first_worker: int = 0
+    """The number of the first of these workers among those of the whole service."""
 
     @classmethod
     def of(cls, workers: int | None, threads: int, pin: Pin) -> "Placement":
@@ -54,6 +56,23 @@ class Placement:
         if pin == "never" or (pin == "auto" and (free or not hasattr(os, "sched_setaffinity"))):
             return cls(((),) * count, allowed)
         return cls(dealt, free or (taken[-1],))
+
+    def share(self, number: int, count: int) -> "Placement":
+        """The part of one of `count` front ends: workers next to each other, and a core.
+
+        Shares differ by one worker at the most. Where all cores have workers, the event loop
+        keeps to that of its own last one; it has cores to itself where there are enough.
+        """
+        first, end = (len(self.workers) * part // count for part in (number, number + 1))
+        workers = self.workers[first:end]
+        taken = self.all_workers
+        if not taken:
+            return Placement(workers, self.front_end, first)
+        free = tuple(core for core in self.front_end if core not in taken)
+        own = free[number::count] if len(free) >= count else free
+        # Of its last worker, or where workers share cores, another one for each front end.
+        shared = taken[max(0, len(taken) * (number + 1) // count - 1)]
+        return Placement(workers, own or (shared,), first)
 
     @property
     def all_workers(self) -> tuple[int, ...]:

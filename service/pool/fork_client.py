@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.errors import WorkerLostError
-from service.pool.fork_server_process import ForkServerProcess
+from service.pool.fork_server_process import WORKER, ForkServerProcess
 from service.pool.worker_plan import WorkerPlan
 
 __all__ = ["ForkClient"]
@@ -43,6 +43,7 @@ class ForkClient:
         self._threads = threads
         self._log_config = log_config
         self._started = started
+        self._worker = started.worker if started is not None else WORKER
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._ready = False
@@ -120,7 +121,7 @@ class ForkClient:
     async def _start(self) -> None:
         await self._end_process()
         self._ready = False
-        started = self._started or ForkServerProcess(self._threads, self._log_config)
+        started = self._started or ForkServerProcess(self._threads, self._log_config, self._worker)
         self._started = None
         self._process, self._control = started.process, started.control
         self._control.settimeout(0)

@@ -1,13 +1,14 @@
-"""`python -m service.pool.fork_server FD LOG_CONFIG`: the process that workers are forked from.
+"""`python -m service.pool.fork_server FD LOG_CONFIG WORKER`: what workers are forked from.
 
 It has imported the engine and run every kernel, so that a forked worker starts in
-milliseconds and shares the machine code. It takes lines of JSON on one socket, a
-worker's own socket travelling beside its line, and ends, workers and all, when the
-service is gone. The standard library's fork server would pickle, import the service's
+milliseconds and shares the machine code; WORKER is the module whose `run` it runs. It takes lines
+of JSON on one socket, a worker's own socket travelling beside its line, and ends, workers and all,
+when the service is gone. The standard library's fork server would pickle, import the service's
 main module into every worker, and keep a resource tracker beside it.
 """
 
 import gc
+import importlib
 import json
 import logging
 import logging.config
@@ -32,7 +33,7 @@ _LINE_BYTES = 65_536
 SERVICE_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def main(descriptor: int, log_config: dict[str, Any] | None) -> None:
+def main(descriptor: int, log_config: dict[str, Any] | None, worker: str) -> None:
     """Prepare, report that it is ready, and fork workers until the service is gone."""
     for number in SERVICE_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -42,7 +43,7 @@ def main(descriptor: int, log_config: dict[str, Any] | None) -> None:
     gc.disable()
     # numba would look for the BLAS of SciPy, which no kernel uses: .2 s and 16 MB.
     sys.modules["scipy"] = None  # type: ignore[assignment]
-    from service.pool import worker  # noqa: PLC0415
+    run_worker = importlib.import_module(worker).run
     from service.pool.warmup import warm  # noqa: PLC0415
 
     warm()
@@ -51,7 +52,7 @@ def main(descriptor: int, log_config: dict[str, Any] | None) -> None:
     gc.freeze()
     gc.enable()
     with socket.socket(fileno=descriptor) as control:
-        ForkServer(control, worker.run).serve()
+        ForkServer(control, run_worker).serve()
 
 
 class ForkServer:
@@ -161,4 +162,4 @@ class ForkServer:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), json.loads(sys.argv[2]))
+    main(int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3])

@@ -17,16 +17,23 @@ from typing import Any, Self
 
 from service.pool.fork_server import SERVICE_SIGNALS
 
-__all__ = ["ForkServerProcess"]
+__all__ = ["WORKER", "ForkServerProcess"]
+
+WORKER = "service.pool.worker"
+"""The module of the worker that answers with an engine."""
 
 
 class ForkServerProcess:
     """The process, and our end of its socket; both are gone at the end of a `with` block.
 
-    `log_config` is for `logging.config.dictConfig` in the process and its workers.
+    `log_config` is for `logging.config.dictConfig` in the process and its workers, which run
+    the `run` of the module `worker`.
     """
 
-    def __init__(self, threads: int, log_config: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, threads: int, log_config: Mapping[str, Any] | None, worker: str = WORKER
+    ) -> None:
+        self.worker = worker
         self.control, theirs = socket.socketpair()
         # It inherits that they are blocked, until it can ignore them.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SERVICE_SIGNALS)
@@ -35,7 +42,7 @@ class ForkServerProcess:
                 self.process = subprocess.Popen(  # noqa: S603
                     [
                         *(sys.executable, "-m", "service.pool.fork_server"),
-                        *(str(theirs.fileno()), json.dumps(log_config)),
+                        *(str(theirs.fileno()), json.dumps(log_config), worker),
                     ],
                     stdin=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),

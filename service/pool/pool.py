@@ -51,7 +51,7 @@ class Pool:
     An operation raises `NotReadyError`, `OverloadedError`, `DeadlineError` or
     `WorkerLostError`, or what the engine raises. Its `timeout` in seconds counts from the
     call and never extends `Settings.deadline_seconds`. A `fork_server` that was started ahead
-    is used first.
+    is used first. Workers are those of the settings, or of `placement`.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Pool:
         models: Mapping[ModelKey, Model],
         log_config: Mapping[str, Any] | None = None,
         fork_server: ForkServerProcess | None = None,
+        placement: Placement | None = None,
     ) -> None:
         self._settings = settings
         self._first_models = dict(models)
@@ -69,7 +70,9 @@ class Pool:
         """Told when a version, in service until now, cannot be loaded by another worker."""
         # One worker at a time leaves service to load, the others serve.
         self._loading = asyncio.Lock()
-        self._placement = Placement.of(settings.workers, settings.threads, settings.pin)
+        self._placement = placement or Placement.of(
+            settings.workers, settings.threads, settings.pin
+        )
         self._dispatcher = Dispatcher(settings, len(self._placement.workers))
         self._forks = ForkClient(settings.threads, log_config, fork_server)
         self._slots: list[WorkerSlot] = []
@@ -157,7 +160,7 @@ class Pool:
     def _plans(self) -> list[WorkerPlan]:
         return [
             WorkerPlan(number, cores, self._settings.threads, self._limits)
-            for number, cores in enumerate(self._placement.workers)
+            for number, cores in enumerate(self._placement.workers, self._placement.first_worker)
         ]
 
     @property

@@ -6,16 +6,18 @@ import os
 import signal
 import socket
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from PIL import Image
 
 from service.pool import frames
 from service.pool.frames import Frame
 from service.pool.operations import Operations
-from service.pool.worker_plan import WorkerPlan
+from service.pool.worker_plan import WorkerPlan, WorkLimits
 
-__all__ = ["run"]
+__all__ = ["Answering", "run"]
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +28,18 @@ _NICENESS = 10
 _OOM_SCORE = 500
 
 
-def run(connection: socket.socket, plan: WorkerPlan) -> None:
+class Answering(Protocol):
+    """What a worker can do."""
+
+    def answer(self, frame: Frame) -> Frame:
+        """The frame to send back."""
+
+
+def run(
+    connection: socket.socket,
+    plan: WorkerPlan,
+    operations_of: Callable[[int, WorkLimits], Answering] = Operations,
+) -> None:
     """The life of a worker; it ends when the other side of `connection` closes."""
     # Ctrl-C and a stopping supervisor signal the whole group; only the service obeys.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -39,7 +52,7 @@ def run(connection: socket.socket, plan: WorkerPlan) -> None:
     # it would otherwise get its turn only when a worker's time slice ends.
     os.nice(_NICENESS)
     _come_before_the_front_end()
-    operations = Operations(plan.threads, plan.limits)
+    operations = operations_of(plan.threads, plan.limits)
     with connection, connection.makefile("rb", _BUFFER_BYTES) as stream:
         try:
             while (frame := frames.read_frame(stream)) is not None:

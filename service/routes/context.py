@@ -8,6 +8,7 @@ from service.errors import NotReadyError
 from service.pool.pool import Pool
 from service.repository import Repository
 from service.settings import Settings
+from service.siblings import Siblings
 
 __all__ = ["Context", "context_of"]
 
@@ -22,6 +23,7 @@ class Context:
     settings: Settings
     repository: Repository
     pool: Pool
+    siblings: Siblings
 
 
 def context_of(request: Request) -> Context:

@@ -7,7 +7,7 @@ from fastapi.responses import RedirectResponse
 
 from service.errors import NotReadyError
 from service.http.problems import documented
-from service.pool.state import PoolState
+from service.pool.state import WorkerState
 from service.routes.context import Context, context_of
 from service.routes.schemas import Health, Readiness, WorkerStatus
 
@@ -27,8 +27,8 @@ async def health() -> Health:
 @router.get("/readyz", summary="Ready for work", responses=documented(422, 503))
 async def ready(request: Request, *, strict: Strict = False) -> Readiness:
     """Answers 503 unless work is accepted and a worker that has proved its models is in service."""
-    state = require_ready(context_of(request), strict=strict)
-    workers = [WorkerStatus.model_validate(worker) for worker in state.workers]
+    found = await require_ready(context_of(request), strict=strict)
+    workers = [WorkerStatus.model_validate(worker) for worker in found]
     return Readiness(status="ready", workers=workers)
 
 
@@ -38,10 +38,19 @@ async def root() -> RedirectResponse:
     return RedirectResponse("/docs")
 
 
-def require_ready(context: Context, *, strict: bool = False) -> PoolState:
-    """The state of a pool that is ready; else raises `NotReadyError`, which names every worker."""
+async def require_ready(context: Context, *, strict: bool = False) -> list[WorkerState]:
+    """All workers of a service that is ready; else raises `NotReadyError`, which names them.
+
+    A request may get to any front end that takes connections, so all of those have to be ready.
+    """
+    siblings = await context.siblings.statuses()
     state = context.pool.state()
-    if obstacles := state.obstacles(strict=strict):
-        others = [str(worker) for worker in state.workers if worker.ready and state.accepting]
+    pools = [state, *(sibling.pool for sibling in siblings)]
+    workers = sorted((item for pool in pools for item in pool.workers), key=lambda it: it.number)
+    obstacles = state.obstacles(strict=strict)
+    for sibling in siblings:
+        obstacles += sibling.obstacles(strict=strict)
+    if obstacles:
+        others = [told for it in workers if state.accepting and (told := str(it)) not in obstacles]
         raise NotReadyError("; ".join([*obstacles, *others]))
-    return state
+    return workers

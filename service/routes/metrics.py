@@ -7,6 +7,7 @@ from fastapi.responses import Response
 
 from service.observability.ended_requests import EndedRequests
 from service.observability.metrics import Metrics
+from service.siblings import Siblings
 
 __all__ = ["router"]
 
@@ -24,5 +25,7 @@ async def get_metrics(request: Request) -> Response:
     ended: EndedRequests = request.app.state.ended_requests
     ended.flush()
     metrics: Metrics = request.app.state.metrics
-    page, content_type = metrics.page(request.headers.get("accept", ""))
+    siblings: Siblings = request.app.state.siblings
+    others = await siblings.pages(metrics.numbers)
+    page, content_type = metrics.page(request.headers.get("accept", ""), others)
     return Response(page, media_type=content_type)

@@ -1,5 +1,6 @@
 """`GET /v1/models…`: what is loaded, and the limits in force."""
 
+from collections.abc import Iterable
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Path, Request
@@ -10,8 +11,9 @@ from service.http.problems import documented
 from service.repository import ModelKey, Rejection
 from service.routes.context import Context, context_of
 from service.routes.schemas import Limits, ModelCard, Models, RejectedVersion
+from service.siblings import SiblingStatus, versions_of
 
-__all__ = ["router"]
+__all__ = ["PathName", "PathVersion", "common_keys", "router"]
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 
@@ -25,9 +27,13 @@ async def list_models(request: Request) -> Models:
     """Every loaded version of every model, and those that were rejected since the start."""
     context = context_of(request)
     models = context.repository.models
+    siblings = await context.siblings.statuses()
+    keys = _common(context, siblings)
+    rejections = {item.key: item for sibling in siblings for item in sibling.rejected}
+    rejections |= {item.key: item for item in context.repository.rejected}
     return Models(
-        models=[_card(context, models[key].manifest) for key in sorted(models)],
-        rejected=[_rejected(item) for item in context.repository.rejected],
+        models=[_card(context, models[key].manifest) for key in keys],
+        rejected=[_rejected(rejections[key]) for key in sorted(rejections)],
     )
 
 
@@ -47,6 +53,17 @@ async def get_model_version(request: Request, name: PathName, version: PathVersi
     """A version of a model."""
     context = context_of(request)
     return _card(context, context.repository.find(name, version).manifest)
+
+
+async def common_keys(context: Context) -> list[ModelKey]:
+    """The versions that every front end serves, as far as they tell."""
+    return _common(context, await context.siblings.statuses())
+
+
+def _common(context: Context, siblings: Iterable[SiblingStatus]) -> list[ModelKey]:
+    present = [item.versions for item in siblings if not item.absence]
+    own = versions_of(context.repository)
+    return [key for key in sorted(own) if all(it.get(key) == own[key] for it in present)]
 
 
 def _rejected(item: Rejection) -> RejectedVersion:

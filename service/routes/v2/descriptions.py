@@ -1,13 +1,13 @@
 """What the service and its models tell about themselves in the protocol's words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from service import __version__
 from service.engine import Manifest
 from service.formats.v2.signature import INPUTS, output_types
 from service.formats.v2.tensors import Datatype, TensorType
-from service.repository import Repository
+from service.repository import ModelKey
 from service.routes.v2 import schemas
 
 __all__ = ["index", "model_config", "model_metadata", "server_metadata"]
@@ -64,11 +64,11 @@ def model_config(manifest: Manifest) -> schemas.ModelConfig:
     )
 
 
-def index(repository: Repository) -> list[schemas.IndexEntry]:
-    """Every loaded version of every model."""
+def index(keys: Iterable[ModelKey]) -> list[schemas.IndexEntry]:
+    """Versions that are ready."""
     return [
         schemas.IndexEntry(name=key.name, version=str(key.version), state="READY", reason="")
-        for key in repository.keys
+        for key in keys
     ]
 
 

@@ -12,7 +12,7 @@ from service.http.problems import documented
 from service.repository import Model
 from service.routes.context import Context, context_of
 from service.routes.health import require_ready
-from service.routes.models import PathName, PathVersion
+from service.routes.models import PathName, PathVersion, common_keys
 from service.routes.v2 import descriptions, schemas
 
 __all__ = ["router"]
@@ -37,15 +37,14 @@ async def is_server_live() -> schemas.Live:
 @router.get("/health/ready", summary="Ready for work", responses=documented(503))
 async def is_server_ready(request: Request) -> schemas.Ready:
     """Answers 503 unless work is accepted and a worker that has proved its models is in service."""
-    require_ready(context_of(request))
+    await require_ready(context_of(request))
     return schemas.Ready(ready=True)
 
 
 @router.post("/repository/index", summary="All models", responses=documented(503))
 async def get_repository_index(request: Request) -> list[schemas.IndexEntry]:
     """Every loaded version of every model; a body is not read."""
-    context = context_of(request)
-    return descriptions.index(context.repository)
+    return descriptions.index(await common_keys(context_of(request)))
 
 
 @router.get("/models/{name}", summary="Inputs and outputs of a model", **_OF_MODEL)
@@ -72,7 +71,7 @@ async def get_model_version_metadata(
 async def is_model_ready(name: PathName, request: Request) -> schemas.ModelReady:
     """Answers 503 unless a worker is in service; all that are have it."""
     context = context_of(request)
-    return _ready(context, context.repository.find(name))
+    return await _ready(context, context.repository.find(name))
 
 
 @router.get(
@@ -83,7 +82,7 @@ async def is_model_version_ready(
 ) -> schemas.ModelReady:
     """Answers 503 unless a worker is in service; all that are have it."""
     context = context_of(request)
-    return _ready(context, context.repository.find(name, version))
+    return await _ready(context, context.repository.find(name, version))
 
 
 @router.get("/models/{name}/config", summary="Configuration of a model", **_OF_MODEL)
@@ -104,7 +103,7 @@ async def get_model_version_config(
     return descriptions.model_config(context.repository.find(name, version).manifest)
 
 
-def _ready(context: Context, model: Model) -> schemas.ModelReady:
-    require_ready(context)
+async def _ready(context: Context, model: Model) -> schemas.ModelReady:
+    await require_ready(context)
     manifest = model.manifest
     return schemas.ModelReady(name=manifest.name, version=str(manifest.version), ready=True)
