@@ -235,7 +235,7 @@ def _add_accuracy(experiments: Any, benchmark: Benchmark) -> None:
         "--dictionary",
         metavar="LIST",
         help="own: of the training images of each split; foreign: of the other data sets "
-        "[own; foreign for OMP if no cells are chosen]",
+        "[own; if no cells are chosen, foreign for all but fast SIFT, m=5, K up to 4096]",
     )
     parser.add_argument("--recipe", metavar="LIST", help="of paper, fast, best [paper]")
     parser.add_argument("--splits", default="0-9", metavar="LIST", help="seeds of the splits [0-9]")
