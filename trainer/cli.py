@@ -14,6 +14,7 @@ from service.engine.cpu_level import require_cpu_level
 from trainer.cache_options import add_cache_options, cached_vectors, unfinished_fits
 from trainer.check import check
 from trainer.check_text import check_text
+from trainer.cluster.option import add_cluster_option, find_from_anywhere, workplace_of
 from trainer.config import FitConfig, given_settings, load_config
 from trainer.data.dataset import Dataset, scan
 from trainer.data.labels_file import read_labels
@@ -188,6 +189,7 @@ def _add_fit(commands: Any) -> None:
         action="store_true",
         help=f"write no {REPORT_FILE}, which has small copies of some images in it",
     )
+    add_cluster_option(parser)
     add_cache_options(parser)
     _add_json(parser)
     _add_config(parser, FitConfig.model_fields.keys() - TOML_SETTINGS)
@@ -290,6 +292,7 @@ def _chosen_config(options: argparse.Namespace) -> FitConfig:
 
 def _fit(options: argparse.Namespace) -> None:
     check_target(options.out)
+    find_from_anywhere(options)
     reused = ReusedModel.load(options.from_bundle) if options.from_bundle else None
     if reused is None:
         config = _chosen_config(options)
@@ -299,7 +302,8 @@ def _fit(options: argparse.Namespace) -> None:
     try:
         with scratch_folder(options.scratch) as scratch, cached_vectors(options):
             files = WorkFiles(unfinished_fits(options), scratch, options.resume)
-            trained = train(dataset, config, options.out.name, files, reused)
+            with workplace_of(options) as workplace:
+                trained = train(dataset, config, options.out.name, files, reused, workplace)
         folder, manifest = publish(trained.bundle, options.out)
     except KeyboardInterrupt:
         print(f"interrupted; nothing was written; {_way_on(options)}", file=sys.stderr)

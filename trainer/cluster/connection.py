@@ -8,6 +8,7 @@ than the rest.
 import asyncio
 import hashlib
 import importlib.util
+import logging
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,6 +56,7 @@ def connected(cluster: str, timeout: float = _TIMEOUT) -> Iterator["Client"]:
     import dask  # noqa: PLC0415
     import distributed  # noqa: F401, PLC0415  # its settings come first, or would go with ours
 
+    logging.getLogger("distributed").setLevel(logging.WARNING)
     # Models of deep trees are larger than the graphs that Dask warns of.
     with (
         dask.config.set({"distributed.admin.large-graph-warning-threshold": "4 GB"}),

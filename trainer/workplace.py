@@ -1,0 +1,78 @@
+"""Where the work of a fit is done that grows with the images: here, or on a cluster.
+
+`fit` is the same for both. What it asks for are descriptors to learn from, pooled vectors to
+classify by, and answers about single images.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from service.engine import FeatureExtractor
+from service.engine.config import ViewConfig
+from trainer.config import FitConfig
+from trainer.data.dataset import LabelledImage
+from trainer.features import DrawnDescriptors, FeaturePlan, draw_here
+from trainer.training_vectors import LocalVectors, TrainingVectors
+
+__all__ = ["ThisMachine", "Workplace"]
+
+Shared = TypeVar("Shared")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Workplace(Protocol):
+    """Somebody who works on images."""
+
+    @property
+    def name(self) -> str:
+        """What tells its results from another one's, if they differ for the same settings."""
+
+    def require(self, config: FitConfig) -> None:
+        """Reject settings that cannot be worked by."""
+
+    def draw(
+        self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
+    ) -> DrawnDescriptors:
+        """Descriptors of a view."""
+
+    def pool(self, extractor: FeatureExtractor, images: Sequence[LabelledImage]) -> TrainingVectors:
+        """Pooled vectors of training images."""
+
+    def each(
+        self,
+        function: Callable[[Shared, Sequence[Item]], list[Result]],
+        shared: Shared,
+        items: Sequence[Item],
+        title: str,
+    ) -> list[Result]:
+        """A result for each item, by a function of what all need and of some of the items."""
+
+
+class ThisMachine:
+    """All is done by threads of this process."""
+
+    name = ""
+
+    def require(self, config: FitConfig) -> None:
+        """Every setting can be worked by."""
+
+    def draw(
+        self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
+    ) -> DrawnDescriptors:
+        """Descriptors of a view, in memory or in mapped files."""
+        return draw_here(images, view, plan)
+
+    def pool(self, extractor: FeatureExtractor, images: Sequence[LabelledImage]) -> TrainingVectors:
+        """Pooled vectors of training images, in memory."""
+        return LocalVectors.pooled(extractor, images)
+
+    def each(
+        self,
+        function: Callable[[Shared, Sequence[Item]], list[Result]],
+        shared: Shared,
+        items: Sequence[Item],
+        title: str,  # noqa: ARG002  # functions of all items show how far they are
+    ) -> list[Result]:
+        """A result for each item, by a function of all of them."""
+        return function(shared, items)
