@@ -40,7 +40,7 @@ from trainer.publish import UNPUBLISHED
 from trainer.reuse import ReusedModel
 from trainer.stages import StageRecording, recording, stage
 from trainer.unknown import unknown_images
-from trainer.workplace import ThisMachine, Workplace
+from trainer.workplace import THIS_MACHINE, Workplace
 
 __all__ = [
     "TrainedModel",
@@ -54,8 +54,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-
-_THIS_MACHINE = ThisMachine()
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ def train(  # noqa: PLR0913, PLR0917  # what, how, and where
     name: str,
     files: WorkFiles = WorkFiles(),  # noqa: B008  # frozen
     reused: ReusedModel | None = None,
-    workplace: Workplace = _THIS_MACHINE,
+    workplace: Workplace = THIS_MACHINE,
 ) -> TrainedModel:
     """Train on `dataset` by `config`; no bundle is written, its version is not known yet.
 
@@ -124,6 +122,8 @@ def train(  # noqa: PLR0913, PLR0917  # what, how, and where
     split = training_split(dataset, config)
     logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
     cost = _told_cost(split, len(unknown), len(dataset.labels), plan, is_reused=reused is not None)
+    if are_many(len(split.train) + len(unknown), config):
+        workplace.require_folder(files.scratch)
     with (
         one_blas_thread(),
         FitProgress(cost.stage_seconds) as progress,
@@ -286,8 +286,14 @@ def _learn_classification(
     config = run.plan.config
     mirroring = config.recipe_mirroring
     if are_many(len(features.images), config):
-        mirrored = mirroring == "always"
-        return learn_from_many(features, n_labels, settings, run.plan.scratch, mirrored=mirrored)
+        return learn_from_many(
+            features,
+            n_labels,
+            settings,
+            run.plan.scratch,
+            mirrored=mirroring == "always",
+            workplace=run.workplace,
+        )
     plain = learn_classification(features, n_labels, settings, run.workplace.pool)
     if mirroring == "never":
         return plain

@@ -5,6 +5,8 @@ classify by, and answers about single images.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from service.engine import FeatureExtractor
@@ -12,9 +14,11 @@ from service.engine.config import ViewConfig
 from trainer.config import FitConfig
 from trainer.data.dataset import LabelledImage
 from trainer.features import DrawnDescriptors, FeaturePlan, draw_here
+from trainer.learn.held_out import Mask
+from trainer.stored_vectors import ManyVectors, VectorsHere
 from trainer.training_vectors import LocalVectors, TrainingVectors
 
-__all__ = ["ThisMachine", "Workplace"]
+__all__ = ["THIS_MACHINE", "ThisMachine", "Workplace"]
 
 Shared = TypeVar("Shared")
 Item = TypeVar("Item")
@@ -31,6 +35,9 @@ class Workplace(Protocol):
     def require(self, config: FitConfig) -> None:
         """Reject settings that cannot be worked by."""
 
+    def require_folder(self, scratch: Path | None) -> None:
+        """Reject a folder for the pooled vectors of many images that not all can use."""
+
     def draw(
         self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
     ) -> DrawnDescriptors:
@@ -38,6 +45,15 @@ class Workplace(Protocol):
 
     def pool(self, extractor: FeatureExtractor, images: Sequence[LabelledImage]) -> TrainingVectors:
         """Pooled vectors of training images."""
+
+    def store(
+        self,
+        extractor: FeatureExtractor,
+        images: Sequence[LabelledImage],
+        are_mirrored: Mask,
+        folder: Path,
+    ) -> AbstractContextManager[ManyVectors]:
+        """Pooled vectors of many images, some of them mirrored, on disk until the end."""
 
     def each(
         self,
@@ -57,6 +73,9 @@ class ThisMachine:
     def require(self, config: FitConfig) -> None:
         """Every setting can be worked by."""
 
+    def require_folder(self, scratch: Path | None) -> None:
+        """Every folder that can be written will do."""
+
     def draw(
         self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
     ) -> DrawnDescriptors:
@@ -67,6 +86,16 @@ class ThisMachine:
         """Pooled vectors of training images, in memory."""
         return LocalVectors.pooled(extractor, images)
 
+    def store(
+        self,
+        extractor: FeatureExtractor,
+        images: Sequence[LabelledImage],
+        are_mirrored: Mask,
+        folder: Path,
+    ) -> AbstractContextManager[ManyVectors]:
+        """Pooled vectors of many images in one file."""
+        return VectorsHere.stored(extractor, images, are_mirrored, folder)
+
     def each(
         self,
         function: Callable[[Shared, Sequence[Item]], list[Result]],
@@ -76,3 +105,7 @@ class ThisMachine:
     ) -> list[Result]:
         """A result for each item, by a function of all of them."""
         return function(shared, items)
+
+
+THIS_MACHINE = ThisMachine()
+"""Where a fit is done unless something else is said."""

@@ -44,7 +44,8 @@ class Cluster:
 def cluster(folder: Path, n_workers: int) -> Iterator[Cluster]:
     """A scheduler with workers, gone at the end."""
     with ExitStack() as stack:
-        command = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+        command = ["scheduler", "--host", "127.0.0.1", "--port", "0"]
+        command += ["--dashboard-address", "127.0.0.1:0"]
         scheduler = stack.enter_context(_ended(_dask(command, folder, subprocess.PIPE)))
         assert scheduler.stderr is not None
         lines = (line for line in scheduler.stderr if "Scheduler at:" in line)

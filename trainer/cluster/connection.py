@@ -74,7 +74,10 @@ def _client(cluster: str, timeout: float) -> Iterator["Client"]:
     if cluster == LOCAL:
         with (
             LocalCluster(
-                n_workers=n_threads(), threads_per_worker=1, processes=True, dashboard_address=None
+                n_workers=n_threads(),
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address="127.0.0.1:0",
             ) as processes,
             Client(processes, set_as_default=False) as client,
         ):

@@ -40,4 +40,4 @@ def workplace_of(options: argparse.Namespace) -> Iterator[Workplace]:
     with connected(options.cluster) as client:
         from trainer.cluster.workplace import ClusterWorkplace  # noqa: PLC0415
 
-        yield ClusterWorkplace.of(client)
+        yield ClusterWorkplace(client, is_local=options.cluster == LOCAL)

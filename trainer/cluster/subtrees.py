@@ -27,7 +27,14 @@ from trainer.learn.tree import TreeSettings, build_tree, grow_tree, joined_tree,
 if TYPE_CHECKING:
     from distributed import Future
 
-__all__ = ["ScatteredPoints", "ScatteredTree", "Subtree", "grow_scattered_tree", "top_depth"]
+__all__ = [
+    "ScatteredPoints",
+    "ScatteredTree",
+    "Subtree",
+    "grow_below",
+    "grow_scattered_tree",
+    "top_depth",
+]
 
 # Descriptors that the driver builds the top of the tree from.
 _TOP_SAMPLE = 100_000
@@ -71,17 +78,24 @@ def grow_scattered_tree(
     """A tree for all descriptors of a sample, whose parts may be forgotten afterwards."""
     require_enough(sample.n_descriptors, settings.depth)
     levels = top_depth(sample.n_descriptors, settings.depth)
-    some = sample.some(tasks, _TOP_SAMPLE)
-    top = build_tree(some, replace(settings, depth=levels))
+    top = build_tree(sample.some(tasks, _TOP_SAMPLE), replace(settings, depth=levels))
+    return grow_below(tasks, sample, settings, top)
+
+
+def grow_below(
+    tasks: Tasks, sample: ScatteredSample, settings: TreeSettings, top: Tree
+) -> ScatteredTree:
+    """The tree with this top."""
     split = tasks.each(_split, sample.parts, tasks.given(top))
-    below = replace(settings, depth=settings.depth - levels)
+    below = replace(settings, depth=settings.depth - top.depth)
     subtrees = [
         tasks.submit(_grow, below, *(tasks.submit(_piece, part, leaf) for part in split))
         for leaf in range(top.n_leaves)
     ]
     grown = list(tasks.results(tasks.each(_tree_and_counts, subtrees), "subtrees"))
     tree = joined_tree(top, [tree for tree, _ in grown])
-    return ScatteredTree(tree, levels, subtrees, np.concatenate([counts for _, counts in grown]))
+    counts = np.concatenate([own for _, own in grown])
+    return ScatteredTree(tree, top.depth, subtrees, counts)
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,24 @@
 """The workers of a cluster as a place where a fit is done."""
 
+import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from service.engine import FeatureExtractor
 from service.engine.config import ViewConfig
 from trainer.cluster.features import ScatteredDescriptors, require_cluster_settings
+from trainer.cluster.shards import StoredShards
 from trainer.cluster.tasks import Tasks, spans
 from trainer.cluster.vectors import ScatteredVectors
 from trainer.config import FitConfig
 from trainer.data.dataset import LabelledImage
+from trainer.errors import ConfigError
 from trainer.features import DrawnDescriptors, FeaturePlan
+from trainer.learn.held_out import Mask
+from trainer.stored_vectors import ManyVectors
 from trainer.training_vectors import TrainingVectors
 
 if TYPE_CHECKING:
@@ -32,19 +39,38 @@ _MOST_PARTS = 1024
 class ClusterWorkplace:
     """All that grows with the images is done and kept by workers."""
 
-    tasks: Tasks
+    client: "Client"
+    is_local: bool = False
 
     name = "cluster"
     """Trees have other tops than on one machine."""
 
-    @classmethod
-    def of(cls, client: "Client") -> "ClusterWorkplace":
-        """The workers that a client is connected to."""
-        return cls(Tasks(client))
+    @property
+    def tasks(self) -> Tasks:
+        """What is submitted to the workers."""
+        return Tasks(self.client)
 
     def require(self, config: FitConfig) -> None:
         """Reject what needs all descriptors on one machine."""
         require_cluster_settings(config)
+
+    def require_folder(self, scratch: Path | None) -> None:
+        """Reject a folder that the workers and the driver do not share."""
+        if scratch is None:
+            if not self.is_local:
+                raise ConfigError(
+                    "more images than Gram matrices can be kept of, and no --scratch: expected a "
+                    "folder that all workers and this process can write and read"
+                )
+            return
+        with tempfile.NamedTemporaryFile(dir=scratch, prefix="shared-") as file:
+            found = self.client.run(_try_folder, file.name, on_error="return")
+        for worker, error in sorted(found.items()):
+            if error is not None:
+                raise ConfigError(
+                    f"the worker {worker} cannot use --scratch {scratch.parent}, expected a folder "
+                    f"that all workers and this process share: {error}"
+                )
 
     def draw(
         self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
@@ -55,6 +81,16 @@ class ClusterWorkplace:
     def pool(self, extractor: FeatureExtractor, images: Sequence[LabelledImage]) -> TrainingVectors:
         """Pooled vectors of training images, which stay with the workers."""
         return ScatteredVectors.pooled(self.tasks, extractor, images)
+
+    def store(
+        self,
+        extractor: FeatureExtractor,
+        images: Sequence[LabelledImage],
+        are_mirrored: Mask,
+        folder: Path,
+    ) -> AbstractContextManager[ManyVectors]:
+        """Pooled vectors of many images, in files that workers write."""
+        return StoredShards.stored(self.tasks, extractor, images, are_mirrored, folder)
 
     def each(
         self,
@@ -70,3 +106,14 @@ class ClusterWorkplace:
             for part in spans(len(items), _ITEMS, _MOST_PARTS)
         ]
         return [each for part in self.tasks.results(futures, title) for each in part]
+
+
+def _try_folder(name: str) -> str | None:
+    """Why a worker cannot use the folder of a file that the driver has made; None if it can."""
+    if not Path(name).exists():
+        return "what this process writes is not there"
+    try:
+        with tempfile.TemporaryFile(dir=Path(name).parent):
+            return None
+    except OSError as error:
+        return str(error)
