@@ -5,7 +5,7 @@ import importlib.util
 import json
 import logging
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,6 +20,7 @@ from trainer.data.dataset import Dataset, scan
 from trainer.data.labels_file import read_labels
 from trainer.data.notes import notes
 from trainer.data.sampling import log_unreadable
+from trainer.data.urls import folder_of
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate import choose_test_images, evaluation_of, score_images
 from trainer.exact.baseline import OmpDictionary, measure_baseline
@@ -156,7 +157,7 @@ def _add_fit(commands: Any) -> None:
         epilog=_FIT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_images(parser)
+    _add_images(parser, folder_of)
     add_unknown_option(parser, "to learn from")
     parser.add_argument(
         "--out",
@@ -263,8 +264,8 @@ def _add_bundle(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, help="version folder, such as models/photos/1")
 
 
-def _add_images(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("images", type=Path, help="folder with one sub-folder of images a class")
+def _add_images(parser: argparse.ArgumentParser, folder: Callable[[str], Path] = Path) -> None:
+    parser.add_argument("images", type=folder, help="folder with one sub-folder of images a class")
     parser.add_argument(
         "--labels",
         type=Path,

@@ -138,7 +138,8 @@ def test_the_command_fits_on_processes_of_this_machine(
 ) -> None:
     monkeypatch.setattr(connection, "n_threads", lambda: 1)  # processes, each takes seconds
     out = str(tmp_path / "drawn")
-    command = ["fit", str(drawn_images), "--out", out, "--recipe", "paper", *SIZES, "--no-report"]
+    images = drawn_images.as_uri()  # as from an object store
+    command = ["fit", images, "--out", out, "--recipe", "paper", *SIZES, "--no-report"]
     assert main([*command, "--no-cache", "--cluster", "local", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["folds"]["mean_class_accuracy"] > 0.8
 
