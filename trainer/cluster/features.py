@@ -76,7 +76,6 @@ class ScatteredDescriptors:
     def tree(self, settings: TreeSettings) -> Tree:
         """The tree of these descriptors, which are with its subtrees afterwards."""
         self.grown = grow_scattered_tree(self.tasks, self.sample, settings)
-        self.sample.parts.clear()
         return self.grown.tree
 
     def codes(

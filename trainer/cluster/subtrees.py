@@ -75,7 +75,7 @@ class ScatteredTree:
 def grow_scattered_tree(
     tasks: Tasks, sample: ScatteredSample, settings: TreeSettings
 ) -> ScatteredTree:
-    """A tree for all descriptors of a sample, whose parts may be forgotten afterwards."""
+    """A tree for all descriptors of a sample, which gives its parts away."""
     require_enough(sample.n_descriptors, settings.depth)
     levels = top_depth(sample.n_descriptors, settings.depth)
     top = build_tree(sample.some(tasks, _TOP_SAMPLE), replace(settings, depth=levels))
@@ -85,13 +85,15 @@ def grow_scattered_tree(
 def grow_below(
     tasks: Tasks, sample: ScatteredSample, settings: TreeSettings, top: Tree
 ) -> ScatteredTree:
-    """The tree with this top."""
+    """The tree with this top. Workers forget parts and pieces as soon as they were used."""
     split = tasks.each(_split, sample.parts, tasks.given(top))
+    sample.parts.clear()
     below = replace(settings, depth=settings.depth - top.depth)
     subtrees = [
         tasks.submit(_grow, below, *(tasks.submit(_piece, part, leaf) for part in split))
         for leaf in range(top.n_leaves)
     ]
+    split.clear()
     grown = list(tasks.results(tasks.each(_tree_and_counts, subtrees), "subtrees"))
     tree = joined_tree(top, [tree for tree, _ in grown])
     counts = np.concatenate([own for _, own in grown])

@@ -64,8 +64,6 @@ def measure_scattered(client: "Client", settings: ScatteredSettings) -> Scattere
     made = [tasks.submit(_made_up, number, len(part)) for number, part in enumerate(parts)]
     sample = ScatteredSample(made, tuple(map(len, parts)))
     tree = grow_scattered_tree(tasks, sample, TreeSettings(settings.depth))
-    del made
-    sample.parts.clear()
     grown = time.monotonic()
     logger.info("tree of depth %d after %.0f s", settings.depth, grown - started)
     codes = CodeSettings(settings.atoms, settings.nonzeros, settings.iterations)
