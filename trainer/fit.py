@@ -16,7 +16,7 @@ from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.classifier import LinearClassifier
 from trainer.classification import Classification, learn_classification
 from trainer.config import FitConfig
-from trainer.cost import FitCost, are_many, cost_text, expected_cost, require_resources
+from trainer.cost import are_many, expected_cost
 from trainer.data.dataset import Dataset, LabelledImage, Split, shortened
 from trainer.data.sampling import log_unreadable
 from trainer.errors import ConfigError, DataError
@@ -121,9 +121,13 @@ def train(  # noqa: PLR0913, PLR0917  # what, how, and where
     dataset = trainable(dataset)
     split = training_split(dataset, config)
     logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
-    cost = _told_cost(split, len(unknown), len(dataset.labels), plan, is_reused=reused is not None)
-    if are_many(len(split.train) + len(unknown), config):
-        workplace.require_folder(files.scratch)
+    cost = expected_cost(
+        len(split.train) + len(unknown),
+        len(dataset.labels),
+        config=config,
+        is_reused=reused is not None,
+    ).with_evaluation(len(split.test))
+    workplace.require_resources(cost, files.scratch)
     with (
         one_blas_thread(),
         FitProgress(cost.stage_seconds) as progress,
@@ -263,18 +267,6 @@ def _require_all_classes(dataset: Dataset, features: LearnedFeatures) -> None:
     lost = [label for i, label in enumerate(dataset.labels) if i not in readable]
     if lost:
         raise DataError(f"no readable training image for the classes {', '.join(lost)}")
-
-
-def _told_cost(
-    split: Split, n_unknown: int, n_labels: int, plan: FeaturePlan, *, is_reused: bool
-) -> FitCost:
-    """Say what training takes; reject what takes more than there is."""
-    n_images = len(split.train) + n_unknown
-    cost = expected_cost(n_images, n_labels, config=plan.config, is_reused=is_reused)
-    cost = cost.with_evaluation(len(split.test))
-    logger.info("training takes %s", cost_text(cost))
-    require_resources(cost, plan.scratch or Path(tempfile.gettempdir()))
-    return cost
 
 
 def _learn_classification(

@@ -4,6 +4,8 @@
 classify by, and answers about single images.
 """
 
+import logging
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Protocol, TypeVar
 from service.engine import FeatureExtractor
 from service.engine.config import ViewConfig
 from trainer.config import FitConfig
+from trainer.cost import FitCost, cost_text, require_resources
 from trainer.data.dataset import LabelledImage
 from trainer.features import DrawnDescriptors, FeaturePlan, draw_here
 from trainer.learn.held_out import Mask
@@ -19,6 +22,8 @@ from trainer.stored_vectors import ManyVectors, VectorsHere
 from trainer.training_vectors import LocalVectors, TrainingVectors
 
 __all__ = ["THIS_MACHINE", "ThisMachine", "Workplace"]
+
+logger = logging.getLogger(__name__)
 
 Shared = TypeVar("Shared")
 Item = TypeVar("Item")
@@ -35,8 +40,8 @@ class Workplace(Protocol):
     def require(self, config: FitConfig) -> None:
         """Reject settings that cannot be worked by."""
 
-    def require_folder(self, scratch: Path | None) -> None:
-        """Reject a folder for the pooled vectors of many images that not all can use."""
+    def require_resources(self, cost: FitCost, scratch: Path | None) -> None:
+        """Say what a fit takes, and reject one that takes more than there is."""
 
     def draw(
         self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
@@ -73,8 +78,10 @@ class ThisMachine:
     def require(self, config: FitConfig) -> None:
         """Every setting can be worked by."""
 
-    def require_folder(self, scratch: Path | None) -> None:
-        """Every folder that can be written will do."""
+    def require_resources(self, cost: FitCost, scratch: Path | None) -> None:
+        """Say what a fit takes, and reject one that takes more than this machine has."""
+        logger.info("training takes %s", cost_text(cost))
+        require_resources(cost, scratch or Path(tempfile.gettempdir()))
 
     def draw(
         self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan

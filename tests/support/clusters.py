@@ -12,9 +12,10 @@ from typing import IO
 
 __all__ = ["Cluster", "cluster"]
 
-_QUIET = {
-    "DASK_DISTRIBUTED__DASHBOARD__LINK": "",
-    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+# However busy the machine is.
+_PATIENT = {
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "300s",
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "300s",
 }
 
 
@@ -61,7 +62,7 @@ def cluster(folder: Path, n_workers: int) -> Iterator[Cluster]:
 def _dask(arguments: list[str], folder: Path, log: IO[str] | int) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "dask", *arguments]
     return subprocess.Popen(
-        command, cwd=folder, env={**os.environ, **_QUIET}, stderr=log, text=True
+        command, cwd=folder, env={**os.environ, **_PATIENT}, stderr=log, text=True
     )
 
 

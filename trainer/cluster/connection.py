@@ -34,6 +34,13 @@ LOCAL = "local"
 # Seconds until a scheduler that does not answer, or one that has no worker, is given up.
 _TIMEOUT = 30
 
+# Models of deep trees are larger than the graphs that Dask warns of; and a scheduler on a machine
+# with more work than cores may not answer for longer than the half minute that Dask waits.
+_DASK_SETTINGS = {
+    "distributed.admin.large-graph-warning-threshold": "4 GB",
+    "distributed.comm.timeouts.tcp": "300s",
+}
+
 Versions = dict[str, str]
 
 
@@ -57,14 +64,13 @@ def connected(cluster: str, timeout: float = _TIMEOUT) -> Iterator["Client"]:
     import distributed  # noqa: F401, PLC0415  # its settings come first, or would go with ours
 
     logging.getLogger("distributed").setLevel(logging.WARNING)
-    # Models of deep trees are larger than the graphs that Dask warns of.
     with (
-        dask.config.set({"distributed.admin.large-graph-warning-threshold": "4 GB"}),
+        dask.config.set(_DASK_SETTINGS),
         _client(cluster, timeout) as client,
     ):
         _require_workers(client, cluster, timeout)
-        _require_same_versions(client)
-        yield client
+        with _same_versions(client):
+            yield client
 
 
 @contextmanager
@@ -112,14 +118,23 @@ def _require_workers(client: "Client", cluster: str, timeout: float) -> None:
         ) from error
 
 
-def _require_same_versions(client: "Client") -> None:
-    """Reject workers that have another trainer, or none; make those that come later reject it."""
+@contextmanager
+def _same_versions(client: "Client") -> Iterator[None]:
+    """Reject workers that have another trainer, or none, until the end also those that come later.
+
+    A scheduler may live longer than this version of the trainer, so it forgets it afterwards.
+    """
     from trainer.cluster.worker_setup import WorkerSetup  # noqa: PLC0415
 
     found = client.run(installed_versions, on_error="return")
     for worker, versions in sorted(found.items()):
         require_same(worker, versions, installed_versions())
-    client.register_plugin(WorkerSetup(installed_versions()))
+    name = f"leafcode-{client.id}"
+    client.register_plugin(WorkerSetup(installed_versions()), name=name)
+    try:
+        yield
+    finally:
+        client.unregister_worker_plugin(name)
 
 
 def require_same(worker: str, found: object, expected: Versions) -> None:

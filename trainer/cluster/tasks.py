@@ -8,7 +8,7 @@ and come out the same, because every task depends on its arguments only.
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trainer.errors import ClusterError
+from trainer.errors import ClusterError, DataError
 from trainer.parallel import one_thread, progress_bar
 from trainer.stages import come_further
 
@@ -54,6 +54,7 @@ class Tasks:
         """The results in order, each as soon as it is there; a bar on a terminal."""
         from distributed import KilledWorker  # noqa: PLC0415
         from distributed.client import FutureCancelledError  # noqa: PLC0415
+        from distributed.comm import CommClosedError  # noqa: PLC0415
 
         with progress_bar(total=len(futures), desc=title) as bar:
             for future in futures:
@@ -64,8 +65,12 @@ class Tasks:
                         f"workers died again and again over the same task ({title}): {error}; "
                         "more memory for each of them may help"
                     ) from error
-                except (FutureCancelledError, OSError) as error:
+                except (FutureCancelledError, CommClosedError) as error:
                     raise ClusterError(f"the scheduler was lost ({title}): {error}") from error
+                except OSError as error:
+                    raise DataError(
+                        f"a worker could not read or write ({title}): {error}"
+                    ) from error
                 bar.update()
                 come_further()
 

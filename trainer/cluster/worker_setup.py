@@ -18,9 +18,6 @@ class WorkerSetup(WorkerPlugin):  # type: ignore[misc]
     A worker that comes later with other versions than the driver's is not taken.
     """
 
-    name = "leafcode"
-    idempotent = True
-
     def __init__(self, versions: dict[str, str]) -> None:
         self._versions = versions
         self._limits: Any = None

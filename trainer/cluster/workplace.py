@@ -1,5 +1,6 @@
 """The workers of a cluster as a place where a fit is done."""
 
+import logging
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -14,10 +15,12 @@ from trainer.cluster.shards import StoredShards
 from trainer.cluster.tasks import Tasks, spans
 from trainer.cluster.vectors import ScatteredVectors
 from trainer.config import FitConfig
+from trainer.cost import FitCost
 from trainer.data.dataset import LabelledImage
 from trainer.errors import ConfigError
 from trainer.features import DrawnDescriptors, FeaturePlan
 from trainer.learn.held_out import Mask
+from trainer.progress import duration_text
 from trainer.stored_vectors import ManyVectors
 from trainer.training_vectors import TrainingVectors
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = ["ClusterWorkplace"]
+
+logger = logging.getLogger(__name__)
 
 Shared = TypeVar("Shared")
 Item = TypeVar("Item")
@@ -53,6 +58,16 @@ class ClusterWorkplace:
     def require(self, config: FitConfig) -> None:
         """Reject what needs all descriptors on one machine."""
         require_cluster_settings(config)
+
+    def require_resources(self, cost: FitCost, scratch: Path | None) -> None:
+        """Say what a fit takes; nobody knows what workers that may come and go have."""
+        logger.info(
+            "training takes about %s of CPU time, of all %d workers together (an estimate)",
+            duration_text(cost.cpu_seconds),
+            len(self.client.scheduler_info(n_workers=-1)["workers"]),
+        )
+        if cost.disk_bytes:
+            self.require_folder(scratch)
 
     def require_folder(self, scratch: Path | None) -> None:
         """Reject a folder that the workers and the driver do not share."""

@@ -2,7 +2,9 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
+import numba
 import pytest
 
 from tests.support import clusters
@@ -12,6 +14,7 @@ from trainer.cluster.connection import (
     require_cluster_extra,
     require_same,
 )
+from trainer.cluster.worker_setup import WorkerSetup
 from trainer.errors import ClusterError, ConfigError
 
 
@@ -52,3 +55,10 @@ def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"pip install 'leafcode\[cluster\]'"):
         require_cluster_extra()
+
+
+def test_a_worker_that_comes_later_with_other_versions_is_rejected(threads: Any) -> None:
+    other = {**installed_versions(), "numba": "0.0"}
+    with pytest.raises(ClusterError, match=rf"has numba {numba.__version__}, expected 0\.0"):
+        threads.register_plugin(WorkerSetup(other), name="other")
+    threads.unregister_worker_plugin("other")
