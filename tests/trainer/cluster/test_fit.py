@@ -52,7 +52,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[clusters.Clust
 
 
 def _fit(address: str, images: Path, files: WorkFiles = WorkFiles()) -> Bundle:  # noqa: B008
-    with connected(address) as client:
+    with connected(address, timeout=300) as client:
         place = ClusterWorkplace(client)
         return train(scan(images), CONFIG, "drawn", files, workplace=place).bundle
 
