@@ -20,12 +20,11 @@ from trainer.learn.classifier import (
     fit_classifier,
     image_weights,
 )
-from trainer.learn.grams import block_weights, column_slices, gram_matrix
 from trainer.learn.held_out import TrainingImages
 from trainer.learn.near_duplicates import log_groups, near_duplicate_groups
 from trainer.metrics import Labels
 from trainer.stages import stage
-from trainer.vectors import pooled_vectors
+from trainer.training_vectors import LocalVectors, Pool, TrainingVectors
 
 __all__ = ["Classification", "learn_classification"]
 
@@ -36,13 +35,12 @@ logger = logging.getLogger(__name__)
 class Classification:
     """A fitted classifier, and what it was fitted to.
 
-    `extractor` has the blocks that the classifier uses, with their weights. `features` are, for
-    each of these blocks, arrays (any, n_features of the block) of unit length: one of the
-    training images and, if they have copies, one of those. So are the Gram matrices of `training`.
+    `extractor` has the blocks that the classifier uses, with their weights. `vectors` are of
+    these blocks, and so are the Gram matrices of `training`.
     """
 
     extractor: FeatureExtractor
-    features: tuple[tuple[Float32Array, ...], ...]
+    vectors: TrainingVectors
     training: TrainingImages
     fitted: FittedClassifier
 
@@ -58,39 +56,39 @@ class Classification:
 
     def classifier(self) -> LinearClassifier:
         """The classifier that an engine scores by."""
-        weights = [
-            block_weights(column_slices(*arrays), self.fitted.coefficients, block.config.weight)
-            for arrays, block in zip(self.features, self.extractor.blocks, strict=True)
-        ]
+        own = [block.config.weight for block in self.extractor.blocks]
+        weights = self.vectors.block_weights(self.fitted.coefficients, own)
         slices = self.extractor.config.slices
         return LinearClassifier.from_floats(np.concatenate(weights), self.fitted.bias, slices)
 
 
 def learn_classification(
-    learned: LearnedFeatures, n_labels: int, settings: ClassifierSettings
+    learned: LearnedFeatures,
+    n_labels: int,
+    settings: ClassifierSettings,
+    pool: Pool = LocalVectors.pooled,
 ) -> Classification:
     """A classifier of the training images; the weights of the blocks are where its search starts.
 
     Blocks that win nothing are left out. Images whose label is `UNKNOWN` show none of the classes.
     """
     extractor, images = learned.extractor, learned.images
-    pooled = np.empty((len(images), extractor.config.n_features), np.float32)
     with stage("pooled vectors"):
-        for row, vector in enumerate(pooled_vectors(extractor, images)):
-            pooled[row] = vector
-    logger.info("%d pooled vectors of %d features", *pooled.shape)
-    features = [pooled[:, place] for place in extractor.config.slices]
-    grams = tuple(gram_matrix(column_slices(part)) for part in features)
+        vectors = pool(extractor, images)
+    logger.info("%d pooled vectors of %d features", len(images), extractor.config.n_features)
+    grams, solvers = vectors.grams()
     labels = np.array([image.label for image in images])
     weights = image_weights(labels, settings.class_weight)
-    training = TrainingImages(grams, labels, n_labels, _groups(grams, labels), weights=weights)
+    groups = _groups(grams, labels)
+    training = TrainingImages(grams, labels, n_labels, groups, weights=weights, solvers=solvers)
     starts = tuple(block.config.weight for block in extractor.blocks)
     fitted = fit_classifier(training, replace(settings, weights=starts))
     used = [number for number, weight in enumerate(fitted.block_weights) if weight]
+    chosen = extractor.weighted(fitted.block_weights)
     return Classification(
-        extractor.weighted(fitted.block_weights),
-        tuple((features[number],) for number in used),
-        replace(training, grams=tuple(grams[number] for number in used)),
+        chosen,
+        vectors.only(chosen, used),
+        replace(training, grams=tuple(grams[number] for number in used), solvers=None),
         fitted,
     )
 

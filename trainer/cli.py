@@ -5,7 +5,7 @@ import importlib.util
 import json
 import logging
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,11 +14,13 @@ from service.engine.cpu_level import require_cpu_level
 from trainer.cache_options import add_cache_options, cached_vectors, unfinished_fits
 from trainer.check import check
 from trainer.check_text import check_text
+from trainer.cluster.option import add_cluster_option, find_from_anywhere, workplace_of
 from trainer.config import FitConfig, given_settings, load_config
 from trainer.data.dataset import Dataset, scan
 from trainer.data.labels_file import read_labels
 from trainer.data.notes import notes
 from trainer.data.sampling import log_unreadable
+from trainer.data.urls import folder_of
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate import choose_test_images, evaluation_of, score_images
 from trainer.exact.baseline import OmpDictionary, measure_baseline
@@ -155,7 +157,7 @@ def _add_fit(commands: Any) -> None:
         epilog=_FIT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_images(parser)
+    _add_images(parser, folder_of)
     add_unknown_option(parser, "to learn from")
     parser.add_argument(
         "--out",
@@ -188,6 +190,7 @@ def _add_fit(commands: Any) -> None:
         action="store_true",
         help=f"write no {REPORT_FILE}, which has small copies of some images in it",
     )
+    add_cluster_option(parser)
     add_cache_options(parser)
     _add_json(parser)
     _add_config(parser, FitConfig.model_fields.keys() - TOML_SETTINGS)
@@ -261,8 +264,8 @@ def _add_bundle(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, help="version folder, such as models/photos/1")
 
 
-def _add_images(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("images", type=Path, help="folder with one sub-folder of images a class")
+def _add_images(parser: argparse.ArgumentParser, folder: Callable[[str], Path] = Path) -> None:
+    parser.add_argument("images", type=folder, help="folder with one sub-folder of images a class")
     parser.add_argument(
         "--labels",
         type=Path,
@@ -290,6 +293,7 @@ def _chosen_config(options: argparse.Namespace) -> FitConfig:
 
 def _fit(options: argparse.Namespace) -> None:
     check_target(options.out)
+    find_from_anywhere(options)
     reused = ReusedModel.load(options.from_bundle) if options.from_bundle else None
     if reused is None:
         config = _chosen_config(options)
@@ -299,7 +303,8 @@ def _fit(options: argparse.Namespace) -> None:
     try:
         with scratch_folder(options.scratch) as scratch, cached_vectors(options):
             files = WorkFiles(unfinished_fits(options), scratch, options.resume)
-            trained = train(dataset, config, options.out.name, files, reused)
+            with workplace_of(options) as workplace:
+                trained = train(dataset, config, options.out.name, files, reused, workplace)
         folder, manifest = publish(trained.bundle, options.out)
     except KeyboardInterrupt:
         print(f"interrupted; nothing was written; {_way_on(options)}", file=sys.stderr)

@@ -40,7 +40,9 @@ __all__ = [
     "evaluate",
     "evaluate_scores",
     "evaluation_of",
+    "score_each",
     "score_images",
+    "scored_images",
 ]
 
 QualityPart = Literal["folds", "test"]
@@ -301,6 +303,13 @@ def score_images(
     engine: Engine, images: Sequence[LabelledImage], what: str = "test images"
 ) -> ScoredImages:
     """The scores of every image that can be read, from its bytes, as in the service."""
+    return scored_images(images, score_each(engine, images), what)
+
+
+def score_each(
+    engine: Engine, images: Sequence[LabelledImage]
+) -> list[ScoredImage | UnreadableImage]:
+    """What each image scores, or why it has no scores."""
     pooling = Pooling(engine, len(images))
 
     def score(image: LabelledImage) -> ScoredImage | UnreadableImage:
@@ -311,14 +320,23 @@ def score_images(
         except (ImageError, OSError) as error:
             return UnreadableImage(image.path, str(error))
 
-    results = list(zip(images, map_ordered(score, images, "images"), strict=True))
-    found = [(image, each) for image, each in results if isinstance(each, ScoredImage)]
+    return list(map_ordered(score, images, "images"))
+
+
+def scored_images(
+    images: Sequence[LabelledImage],
+    results: Sequence[ScoredImage | UnreadableImage],
+    what: str = "test images",
+) -> ScoredImages:
+    """What the images scored, apart from those that have no scores."""
+    together = list(zip(images, results, strict=True))
+    found = [(image, each) for image, each in together if isinstance(each, ScoredImage)]
     if not found:
         raise DataError(f"none of the {len(images)} {what} is readable")
     return ScoredImages(
         tuple(image for image, _ in found),
         np.stack([each.scores for _, each in found]),
-        tuple(each for _, each in results if isinstance(each, UnreadableImage)),
+        tuple(each for each in results if isinstance(each, UnreadableImage)),
         np.array([each.is_blank for _, each in found]),
     )
 

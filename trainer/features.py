@@ -5,15 +5,16 @@ learned from the same descriptors: the dictionary and its active sets, means and
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from service.engine import EngineConfig, FeatureExtractor, ImageError, image
 from service.engine.arrays import Float32Array
-from service.engine.blocks import Block, CodesBlock
+from service.engine.blocks import Block, CodesBlock, ResidualsBlock
 from service.engine.config import BlockConfig, CodesConfig, ResidualsConfig, ViewConfig
 from service.engine.hashing import Hash, HashFunction
 from service.engine.tree import Tree
@@ -36,7 +37,16 @@ from trainer.learn.training_run import RunSettings, learn_hash_codes, learn_tree
 from trainer.learn.tree import TreeSettings, build_tree
 from trainer.stages import stage
 
-__all__ = ["FeaturePlan", "LearnedFeatures", "learn_features"]
+__all__ = [
+    "Draw",
+    "DrawnDescriptors",
+    "FeaturePlan",
+    "LearnedFeatures",
+    "draw_here",
+    "learn_features",
+    "learn_tree",
+    "sample_settings",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +85,36 @@ class LearnedFeatures:
     relative_errors: tuple[float, ...]
 
 
+class DrawnDescriptors(Protocol):
+    """Descriptors of a view, wherever they are, and what is learned from them there."""
+
+    @property
+    def n_descriptors(self) -> int:
+        """How many there are."""
+
+    @property
+    def images(self) -> tuple[LabelledImage, ...]:
+        """The images that could be read."""
+
+    @property
+    def unreadable(self) -> tuple[UnreadableImage, ...]:
+        """Those that could not."""
+
+    def tree(self, settings: TreeSettings) -> Tree:
+        """The tree of these descriptors."""
+
+    def codes(
+        self, view: ViewConfig, run: RunSettings, plan: FeaturePlan
+    ) -> tuple[Hash, LearnedCodes]:
+        """What sends them to leaves, and how the leaves code them."""
+
+    def residuals(self, tree: Tree, config: ResidualsConfig) -> ResidualsBlock:
+        """A block of their residuals."""
+
+
+Draw = Callable[[Sequence[LabelledImage], ViewConfig, FeaturePlan], DrawnDescriptors]
+
+
 @dataclass(frozen=True)
 class _LearnedView:
     """A view at its depth, what sends descriptors to its leaves, and its blocks."""
@@ -85,24 +125,69 @@ class _LearnedView:
     relative_errors: tuple[float, ...]
 
 
-def learn_features(images: Sequence[LabelledImage], plan: FeaturePlan) -> LearnedFeatures:
+@dataclass(frozen=True)
+class _DescriptorsHere:
+    """Descriptors in the memory or on the disk of this machine."""
+
+    sample: Sample
+
+    @property
+    def n_descriptors(self) -> int:
+        return len(self.sample.descriptors)
+
+    @property
+    def images(self) -> tuple[LabelledImage, ...]:
+        return self.sample.images
+
+    @property
+    def unreadable(self) -> tuple[UnreadableImage, ...]:
+        return self.sample.unreadable
+
+    def tree(self, settings: TreeSettings) -> Tree:
+        return build_tree(self.sample.descriptors, settings)
+
+    def codes(
+        self, view: ViewConfig, run: RunSettings, plan: FeaturePlan
+    ) -> tuple[Hash, LearnedCodes]:
+        return _learn_hash_and_codes(self.sample, view, run, plan)
+
+    def residuals(self, tree: Tree, config: ResidualsConfig) -> ResidualsBlock:
+        return learn_residuals(self.sample.descriptors, tree, config)
+
+
+def draw_here(
+    images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
+) -> DrawnDescriptors:
+    """Descriptors that are drawn, kept and learned from by this process."""
+    return _DescriptorsHere(sample_descriptors(images, sample_settings(view, plan)))
+
+
+def sample_settings(view: ViewConfig, plan: FeaturePlan) -> SampleSettings:
+    """How descriptors of a view are drawn."""
+    config = plan.config
+    return SampleSettings(config.samples, config.max_side, config.seed, view, plan.scratch)
+
+
+def learn_features(
+    images: Sequence[LabelledImage], plan: FeaturePlan, draw: Draw = draw_here
+) -> LearnedFeatures:
     """Views and blocks of the recipe, learned from training images.
 
     A view other than the first that has too few descriptors, because the images are few or
     small, is left out.
     """
     recipe = plan.config.recipe_for(colours=_have_colours(images, plan.config.max_side))
-    first = _sample(images, recipe.views[0], plan)
+    first = _drawn(images, recipe.views[0], plan, draw)
     log_unreadable(first.unreadable)
-    depth = plan.config.depth_for(len(first.descriptors))
+    depth = plan.config.depth_for(first.n_descriptors)
     learned = [_learn_view(first, replace(recipe.views[0], depth=depth), recipe.blocks_of(0), plan)]
     for number, view in enumerate(recipe.views[1:], 1):
         try:
-            sample = _sample(first.images, view, plan)
-            depth = min(view.depth, suitable_depth(len(sample.descriptors)))
+            drawn = _drawn(first.images, view, plan, draw)
+            depth = min(view.depth, suitable_depth(drawn.n_descriptors))
             other = replace(plan, given=None, checkpoint=None)
             learned.append(
-                _learn_view(sample, replace(view, depth=depth), recipe.blocks_of(number), other)
+                _learn_view(drawn, replace(view, depth=depth), recipe.blocks_of(number), other)
             )
         except DataError as error:
             logger.info("no %s: %s", view.descriptor, error)
@@ -110,7 +195,7 @@ def learn_features(images: Sequence[LabelledImage], plan: FeaturePlan) -> Learne
         _extractor(learned, plan.config),
         first.images,
         first.unreadable,
-        len(first.descriptors),
+        first.n_descriptors,
         learned[0].relative_errors,
     )
 
@@ -145,42 +230,41 @@ def _has_colours(path: Path, max_side: int) -> bool:
     return colours is not None and bool(np.abs(colours[:, :, 1:] - 128.0).mean() > _COLOURED)
 
 
-def _sample(images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan) -> Sample:
-    config = plan.config
-    settings = SampleSettings(config.samples, config.max_side, config.seed, view, plan.scratch)
+def _drawn(
+    images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan, draw: Draw
+) -> DrawnDescriptors:
     with stage("descriptors"):
-        sample = sample_descriptors(images, settings)
-    logger.info("%d descriptors (%s)", len(sample.descriptors), view.descriptor)
-    return sample
+        drawn = draw(images, view, plan)
+    logger.info("%d descriptors (%s)", drawn.n_descriptors, view.descriptor)
+    return drawn
 
 
 def _learn_view(
-    sample: Sample, view: ViewConfig, blocks: Sequence[BlockConfig], plan: FeaturePlan
+    drawn: DrawnDescriptors, view: ViewConfig, blocks: Sequence[BlockConfig], plan: FeaturePlan
 ) -> _LearnedView:
     """A view and its blocks, from descriptors that are drawn already."""
     codes = next((block for block in blocks if isinstance(block, CodesConfig)), None)
     made: list[Block] = []
     errors: tuple[float, ...] = ()
     if codes is None:
-        hash_: Hash = _tree(sample.descriptors, view, plan.config)
+        hash_: Hash = learn_tree(drawn, view, plan.config)
     else:
         with stage("dictionary"):
-            hash_, learned = _learn_hash_and_codes(sample, view, _run_settings(codes, plan), plan)
+            hash_, learned = drawn.codes(view, _run_settings(codes, plan), plan)
         made.append(CodesBlock(codes, learned.coder))
         errors = learned.relative_errors
     for block in blocks:
         if isinstance(block, ResidualsConfig) and isinstance(hash_, Tree):
             levels = tuple(min(level, view.depth) for level in block.levels)
             with stage("residuals"):
-                made.append(
-                    learn_residuals(sample.descriptors, hash_, replace(block, levels=levels))
-                )
+                made.append(drawn.residuals(hash_, replace(block, levels=levels)))
     return _LearnedView(view, hash_, tuple(made), errors)
 
 
-def _tree(descriptors: Float32Array, view: ViewConfig, config: FitConfig) -> Tree:
+def learn_tree(drawn: DrawnDescriptors, view: ViewConfig, config: FitConfig) -> Tree:
+    """The tree of a view."""
     with stage("tree"):
-        tree = build_tree(descriptors, TreeSettings(view.depth, config.rounds, config.radius))
+        tree = drawn.tree(TreeSettings(view.depth, config.rounds, config.radius))
     logger.info("tree of depth %d, %d leaves", view.depth, tree.n_leaves)
     return tree
 
@@ -190,7 +274,7 @@ def _learn_hash_and_codes(
 ) -> tuple[Hash, LearnedCodes]:
     config, descriptors = plan.config, sample.descriptors
     if view.hash == "tree":
-        tree = _tree(descriptors, view, config)
+        tree = learn_tree(_DescriptorsHere(sample), view, config)
         if plan.given is None:
             return learn_tree_codes(descriptors, tree, run, sample.image_ids)
         return tree, _learn_codes(descriptors, tree, run, plan.given)

@@ -16,11 +16,17 @@ from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.classifier import LinearClassifier
 from trainer.classification import Classification, learn_classification
 from trainer.config import FitConfig
-from trainer.cost import FitCost, are_many, cost_text, expected_cost, require_resources
+from trainer.cost import are_many, expected_cost
 from trainer.data.dataset import Dataset, LabelledImage, Split, shortened
 from trainer.data.sampling import log_unreadable
 from trainer.errors import ConfigError, DataError
-from trainer.evaluate import JudgedImages, ScoredImages, evaluation_of, score_images
+from trainer.evaluate import (
+    JudgedImages,
+    ScoredImages,
+    evaluation_of,
+    score_each,
+    scored_images,
+)
 from trainer.features import FeaturePlan, LearnedFeatures, learn_features
 from trainer.fit_state import FitState
 from trainer.given.file import GroupsFile, read_groups
@@ -34,6 +40,7 @@ from trainer.publish import UNPUBLISHED
 from trainer.reuse import ReusedModel
 from trainer.stages import StageRecording, recording, stage
 from trainer.unknown import unknown_images
+from trainer.workplace import THIS_MACHINE, Workplace
 
 __all__ = [
     "TrainedModel",
@@ -92,12 +99,13 @@ def fit(
     return train(dataset, config, name, files, reused).bundle
 
 
-def train(
+def train(  # noqa: PLR0913, PLR0917  # what, how, and where
     dataset: Dataset,
     config: FitConfig,
     name: str,
     files: WorkFiles = WorkFiles(),  # noqa: B008  # frozen
     reused: ReusedModel | None = None,
+    workplace: Workplace = THIS_MACHINE,
 ) -> TrainedModel:
     """Train on `dataset` by `config`; no bundle is written, its version is not known yet.
 
@@ -107,12 +115,19 @@ def train(
     order with another number of threads, so it has one here; nearly all products are small
     and computed side by side anyway.
     """
+    workplace.require(config)
     plan = _plan(config, files)
-    unknown = unknown_images(dataset, config)
+    unknown = unknown_images(dataset, config, workplace)
     dataset = trainable(dataset)
     split = training_split(dataset, config)
     logger.info("%d training images of %d classes", len(split.train), len(dataset.labels))
-    cost = _told_cost(split, len(unknown), len(dataset.labels), plan, is_reused=reused is not None)
+    cost = expected_cost(
+        len(split.train) + len(unknown),
+        len(dataset.labels),
+        config=config,
+        is_reused=reused is not None,
+    ).with_evaluation(len(split.test))
+    workplace.require_resources(cost, files.scratch)
     with (
         one_blas_thread(),
         FitProgress(cost.stage_seconds) as progress,
@@ -120,14 +135,16 @@ def train(
     ):
         state = None
         if reused is None and files.states is not None:
-            state = FitState.begin(files.states, split.train, config, resume=files.resume)
-        run = _Run(dataset, split, unknown, plan, state, reused)
+            state = FitState.begin(
+                files.states, split.train, config, resume=files.resume, workplace=workplace.name
+            )
+        run = _Run(dataset, split, unknown, plan, state, reused, workplace)
         return _train(run, name).with_stages(stages)
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What is trained on, how, and what there is already of it."""
+    """What is trained on, how, where, and what there is already of it."""
 
     dataset: Dataset
     split: Split
@@ -135,18 +152,20 @@ class _Run:
     plan: FeaturePlan
     state: FitState | None
     reused: ReusedModel | None
+    workplace: Workplace
 
     def features(self) -> LearnedFeatures:
         """Those of the model that is reused, those that the state holds, or new ones."""
         if self.reused is not None:
             return self.reused.features(self.split.train, self.plan.config)
         if self.state is None:
-            return learn_features(self.split.train, self.plan)
+            return learn_features(self.split.train, self.plan, self.workplace.draw)
         features = self.state.features()
         if features is None:
             keeps_iterations = self.plan.given is None
             path = self.state.iterations if keeps_iterations else None
-            features = learn_features(self.split.train, replace(self.plan, checkpoint=path))
+            plan = replace(self.plan, checkpoint=path)
+            features = learn_features(self.split.train, plan, self.workplace.draw)
             self.state.keep(features)
         return features
 
@@ -165,7 +184,7 @@ def _train(run: _Run, name: str) -> TrainedModel:
     )
     with stage("classifier"):
         all_images = replace(features, images=(*features.images, *run.unknown))
-        model = _learn_classification(all_images, len(dataset.labels), settings, run.plan)
+        model = _learn_classification(all_images, len(dataset.labels), settings, run)
     extractor = model.calibrated_extractor()
     bundle = bundle_of(
         extractor,
@@ -179,7 +198,7 @@ def _train(run: _Run, name: str) -> TrainedModel:
         ),
     )
     engine = Engine(bundle)
-    judged = _judged(engine, model.fitted, features.images, split)
+    judged = _judged(engine, model.fitted, features.images, run)
     provenance = _provenance(dataset, split, features, config)
     if reused is not None:
         provenance["from_bundle"] = reused.reference
@@ -250,29 +269,24 @@ def _require_all_classes(dataset: Dataset, features: LearnedFeatures) -> None:
         raise DataError(f"no readable training image for the classes {', '.join(lost)}")
 
 
-def _told_cost(
-    split: Split, n_unknown: int, n_labels: int, plan: FeaturePlan, *, is_reused: bool
-) -> FitCost:
-    """Say what training takes; reject what takes more than there is."""
-    n_images = len(split.train) + n_unknown
-    cost = expected_cost(n_images, n_labels, config=plan.config, is_reused=is_reused)
-    cost = cost.with_evaluation(len(split.test))
-    logger.info("training takes %s", cost_text(cost))
-    require_resources(cost, plan.scratch or Path(tempfile.gettempdir()))
-    return cost
-
-
 def _learn_classification(
     features: LearnedFeatures,
     n_labels: int,
     settings: ClassifierSettings,
-    plan: FeaturePlan,
+    run: _Run,
 ) -> Classification | ManyClassification:
-    mirroring = plan.config.recipe_mirroring
-    if are_many(len(features.images), plan.config):
-        mirrored = mirroring == "always"
-        return learn_from_many(features, n_labels, settings, plan.scratch, mirrored=mirrored)
-    plain = learn_classification(features, n_labels, settings)
+    config = run.plan.config
+    mirroring = config.recipe_mirroring
+    if are_many(len(features.images), config):
+        return learn_from_many(
+            features,
+            n_labels,
+            settings,
+            run.plan.scratch,
+            mirrored=mirroring == "always",
+            workplace=run.workplace,
+        )
+    plain = learn_classification(features, n_labels, settings, run.workplace.pool)
     if mirroring == "never":
         return plain
     trial = MirrorTrial(plain, features.images, settings)
@@ -294,7 +308,7 @@ def bundle_of(
 
 
 def _judged(
-    engine: Engine, fitted: FittedClassifier, images: Sequence[LabelledImage], split: Split
+    engine: Engine, fitted: FittedClassifier, images: Sequence[LabelledImage], run: _Run
 ) -> tuple[JudgedImages, ...]:
     """What is told by folds of the training images and by images that are kept for testing."""
     untested = [engine.labels[label] for label in fitted.untested]
@@ -313,8 +327,9 @@ def _judged(
                 rejected, auroc = fitted.rejection.rejected, fitted.rejection.auroc
                 evaluation = replace(evaluation, rejected=rejected, auroc=auroc)
             judged.append(JudgedImages("folds", held_out, evaluation))
-        if split.test:
-            tested = score_images(engine, split.test)
+        if run.split.test:
+            results = run.workplace.each(score_each, engine, run.split.test, "test images")
+            tested = scored_images(run.split.test, results)
             log_unreadable(tested.unreadable)
             judged.append(JudgedImages("test", tested, evaluation_of(engine, tested)))
     return tuple(judged)

@@ -45,13 +45,20 @@ class FitState:
 
     @classmethod
     def begin(
-        cls, states: Path, images: Sequence[LabelledImage], config: FitConfig, *, resume: bool
+        cls,
+        states: Path,
+        images: Sequence[LabelledImage],
+        config: FitConfig,
+        *,
+        resume: bool,
+        workplace: str = "",
     ) -> "FitState | None":
         """The state of a fit of these images; empty, unless it is to `resume` what is there.
 
-        None where nothing can be written.
+        A workplace with a name learns otherwise than one without. None where nothing can be
+        written.
         """
-        state = cls(states / _fingerprint(images, config), tuple(images))
+        state = cls(states / _fingerprint(images, config, workplace), tuple(images))
         if not resume:
             state.remove()
         elif not state.folder.exists():
@@ -128,12 +135,14 @@ class FitState:
         return self.folder / _FEATURES_FILE
 
 
-def _fingerprint(images: Sequence[LabelledImage], config: FitConfig) -> str:
+def _fingerprint(images: Sequence[LabelledImage], config: FitConfig, workplace: str) -> str:
     """Of all that is learned from; files are told by their names, sizes and times."""
     groups = [Path(config.given_groups)] if config.given_groups else []
     files = [_identity(path) for path in (*(image.path for image in images), *groups)]
     labels = [image.label for image in images]
     facts = {"files": files, "labels": labels, "version": _LEARNING_VERSION, **config.to_json()}
+    if workplace:
+        facts["workplace"] = workplace
     return fingerprint(facts)[:_SHOWN_DIGITS]
 
 

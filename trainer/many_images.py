@@ -8,6 +8,7 @@ passes over it. One fold is held out, for calibration and to tell how good the c
 import logging
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,25 +20,20 @@ from service.engine.classifier import LinearClassifier
 from trainer.classification import learn_classification
 from trainer.cost import PART_OF_MANY
 from trainer.data.dataset import LabelledImage
-from trainer.data.duplicates import Sketcher
-from trainer.data.vectors import VectorFile
 from trainer.features import LearnedFeatures
 from trainer.learn.classifier import ClassifierSettings, FittedClassifier, image_weights
-from trainer.learn.feature_matrix import FeatureMatrix
 from trainer.learn.held_out import UNKNOWN, Choice, HeldOut, Mask, stratified_folds
 from trainer.learn.near_duplicates import log_groups, near_duplicate_groups_of_many
 from trainer.learn.primal import PrimalProblem, solve_primal
 from trainer.metrics import Labels
 from trainer.stages import stage
-from trainer.vectors import pooled_vectors
+from trainer.workplace import THIS_MACHINE, Workplace
 
 __all__ = ["ManyClassification", "learn_from_many", "representative_part"]
 
 logger = logging.getLogger(__name__)
 
 _FEWEST_OF_CLASS = 2
-# Cosines of sketches of this width are off by .03 where those of others are .2.
-_SKETCH_WIDTH = 1024
 
 
 @dataclass(frozen=True)
@@ -63,27 +59,34 @@ class ManyClassification:
         return LinearClassifier.from_floats(self.weights, self.fitted.bias, slices)
 
 
-def learn_from_many(
+def learn_from_many(  # noqa: PLR0913  # what, how, and where
     learned: LearnedFeatures,
     n_labels: int,
     settings: ClassifierSettings,
     scratch: Path | None = None,
     *,
     mirrored: bool = False,
+    workplace: Workplace = THIS_MACHINE,
 ) -> ManyClassification:
     """A classifier of the training images, and of mirrored copies if they are asked for.
 
-    The file is in the folder `scratch`, or in that for temporary files.
+    Files are in the folder `scratch`, or in that for temporary files.
     """
-    extractor, choice = _choose(learned, n_labels, settings)
+    extractor, choice = _choose(learned, n_labels, settings, workplace)
     rows = _Rows.of(learned.images, settings, mirrored=mirrored)
-    folder = scratch or Path(tempfile.gettempdir())
-    with VectorFile.opened(folder, extractor.config.slices) as file:
-        held = _held_out(_fill(file, extractor, rows), rows, settings)
+    images = [rows.images[place] for place in rows.places]
+    with ExitStack() as stack:
+        with stage("pooled vectors"):
+            folder = scratch or Path(tempfile.gettempdir())
+            stored = workplace.store(extractor, images, rows.are_copies, folder)
+            vectors = stack.enter_context(stored)
+        n_features = extractor.config.n_features
+        logger.info("%d pooled vectors of %d features, on disk", len(images), n_features)
+        held = _held_out(vectors.sketches, rows, settings)
         problem = PrimalProblem(
             rows.labels, n_labels, choice.regularisation * rows.weights, held, settings.seed
         )
-        with FeatureMatrix(file, choice.weights) as matrix:
+        with vectors.matrix(choice.weights) as matrix:
             solved = solve_primal(matrix, problem)
     tested = _tested(solved.held_out_scores, rows, held)
     norm = np.float32(np.linalg.norm(choice.weights))
@@ -93,7 +96,7 @@ def learn_from_many(
 
 
 def _choose(
-    learned: LearnedFeatures, n_labels: int, settings: ClassifierSettings
+    learned: LearnedFeatures, n_labels: int, settings: ClassifierSettings, workplace: Workplace
 ) -> tuple[FeatureExtractor, Choice]:
     """The blocks that are used, with their weights, and the regularisation."""
     if settings.fixed_weights and settings.regularisation is not None:
@@ -103,7 +106,8 @@ def _choose(
     part = representative_part(labels, PART_OF_MANY, settings.seed)
     logger.info("weights and regularisation are chosen with %d of the images", len(part))
     images = tuple(learned.images[place] for place in part)
-    chosen = learn_classification(replace(learned, images=images), n_labels, settings)
+    part_of_all = replace(learned, images=images)
+    chosen = learn_classification(part_of_all, n_labels, settings, workplace.pool)
     weights = tuple(block.config.weight for block in chosen.extractor.blocks)
     return chosen.extractor, Choice(weights, chosen.fitted.regularisation)
 
@@ -142,20 +146,6 @@ class _Rows:
         order = np.random.default_rng([settings.seed, 6]).permutation(n_rows)
         places = order % len(images)
         return cls(images, places, labels[places], weights[places], order >= len(images))
-
-
-def _fill(file: VectorFile, extractor: FeatureExtractor, rows: _Rows) -> Float32Array:
-    """Write the vectors of all rows; their sketches (n, width)."""
-    sketch = Sketcher(extractor.config.n_features, _SKETCH_WIDTH)
-    sketches = np.empty((len(rows.places), _SKETCH_WIDTH), np.float32)
-    images = [rows.images[place] for place in rows.places]
-    vectors = pooled_vectors(extractor, images, rows.are_copies.tolist())
-    with stage("pooled vectors"):
-        for row, vector in enumerate(vectors):
-            file.append(vector)
-            sketches[row] = sketch(vector)
-    logger.info("%d pooled vectors of %d features, in a file", len(file), file.n_features)
-    return sketches
 
 
 def _held_out(sketches: Float32Array, rows: _Rows, settings: ClassifierSettings) -> Mask:

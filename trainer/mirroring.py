@@ -6,27 +6,20 @@ is held out with its original, and accuracies are of originals only.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
-from service.engine.arrays import Float32Array
 from trainer.classification import Classification
 from trainer.data.dataset import LabelledImage
 from trainer.learn.classifier import ClassifierSettings, fit_classifier, folds_of
-from trainer.learn.grams import column_slices, gram_matrix
-from trainer.learn.held_out import UNKNOWN, Choice, HeldOut, Mask, TrainingImages
+from trainer.learn.held_out import UNKNOWN, Choice, HeldOut, TrainingImages
 from trainer.metrics import Labels
-from trainer.vectors import pooled_vectors
 
 __all__ = ["MirrorTrial", "first_look"]
 
 logger = logging.getLogger(__name__)
-
-# Features of a block: of images, and of their copies.
-Pair = tuple[Float32Array, Float32Array]
 
 # Copies double the features, make Gram matrices four times as large, and folds take up to eight
 # times as long. So they must win with a part of the images first, and with more images than
@@ -85,8 +78,7 @@ class MirrorTrial:
 
     def mirrored(self) -> Classification:
         """The classifier of all images and their copies."""
-        self._pool(np.arange(len(self.images)))
-        training = self.plain.training.with_copies(_grams(self._pairs))
+        training = self.plain.training.with_copies(self.plain.vectors.grams_with_copies())
         settings = replace(
             self.settings,
             regularisation=self._choice.regularisation,
@@ -94,7 +86,7 @@ class MirrorTrial:
             fixed_weights=True,
         )
         fitted = fit_classifier(training, settings)
-        return replace(self.plain, features=self._pairs, training=training, fitted=fitted)
+        return replace(self.plain, training=training, fitted=fitted)
 
     def _wins_anything(self, look: Labels) -> bool:
         """Whether these images alone are told apart better with copies."""
@@ -102,8 +94,7 @@ class MirrorTrial:
         without = self._held_out(part)
         if without is None:
             return False
-        self._pool(look)
-        grams = _grams((originals[look], copies[look]) for originals, copies in self._pairs)
+        grams = self.plain.vectors.grams_with_copies(look)
         with_copies = self._held_out(part.with_copies(grams))
         assert with_copies is not None  # noqa: S101  # copies change no fold
         title = f"mirrored copies, first look at {len(look)} images of {part.n_labels} classes"
@@ -118,36 +109,6 @@ class MirrorTrial:
     def _choice(self) -> Choice:
         weights = tuple(block.config.weight for block in self.plain.extractor.blocks)
         return Choice(weights, self.plain.fitted.regularisation)
-
-    @cached_property
-    def _copies(self) -> Float32Array:
-        """Pooled vectors (n, n_features) of copies; nothing there until they are asked for."""
-        return np.empty((len(self.images), self.plain.extractor.config.n_features), np.float32)
-
-    @cached_property
-    def _are_pooled(self) -> Mask:
-        return np.zeros(len(self.images), np.bool_)
-
-    def _pool(self, places: Labels) -> None:
-        """Fill the rows of these copies, if they are not filled yet."""
-        new = places[~self._are_pooled[places]]
-        images = [self.images[place] for place in new]
-        vectors = pooled_vectors(self.plain.extractor, images, [True] * len(images))
-        for place, vector in zip(new, vectors, strict=True):
-            self._copies[place] = vector
-        self._are_pooled[new] = True
-
-    @cached_property
-    def _pairs(self) -> tuple[Pair, ...]:
-        slices = self.plain.extractor.config.slices
-        return tuple(
-            (originals, self._copies[:, place])
-            for (originals,), place in zip(self.plain.features, slices, strict=True)
-        )
-
-
-def _grams(pairs: Iterable[Pair]) -> tuple[Float32Array, ...]:
-    return tuple(gram_matrix(column_slices(*pair)) for pair in pairs)
 
 
 def _log(title: str, without: HeldOut, with_copies: HeldOut) -> None:

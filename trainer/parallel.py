@@ -8,20 +8,36 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, TypeVar
 
 from trainer.stages import come_further
 
-__all__ = ["map_ordered", "n_threads", "one_blas_thread", "progress_bar"]
+__all__ = ["map_ordered", "n_threads", "one_blas_thread", "one_thread", "progress_bar"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+_is_one_thread: ContextVar[bool] = ContextVar("one thread", default=False)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Until the end of the block, work is not spread: others use the cores at the same time."""
+    token = _is_one_thread.set(True)
+    try:
+        yield
+    finally:
+        _is_one_thread.reset(token)
+
+
 def n_threads() -> int:
     """Cores this process may use."""
+    if _is_one_thread.get():
+        return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -19,6 +19,7 @@ from trainer.learn.held_out import UNKNOWN
 from trainer.learn.rejection import rejected_share, threshold_keeping
 from trainer.metrics import area_under_roc
 from trainer.parallel import map_ordered
+from trainer.workplace import Workplace
 
 __all__ = [
     "UnknownFigures",
@@ -81,7 +82,9 @@ def with_unknown(dataset: Dataset, folders: Sequence[Path]) -> Dataset:
     return replace(dataset, unknown=tuple(unknown.values()), skipped=(*dataset.skipped, *skipped))
 
 
-def unknown_images(dataset: Dataset, config: FitConfig) -> tuple[LabelledImage, ...]:
+def unknown_images(
+    dataset: Dataset, config: FitConfig, workplace: Workplace
+) -> tuple[LabelledImage, ...]:
     """The images of none of the classes that can be read, one at least if there are any."""
     if not dataset.unknown:
         return ()
@@ -90,7 +93,7 @@ def unknown_images(dataset: Dataset, config: FitConfig) -> tuple[LabelledImage, 
             f"classifier is {config.classifier!r} with --unknown, expected 'svm', which tells each "
             "class from all other images"
         )
-    results = list(map_ordered(lambda path: _read(path, config), dataset.unknown, "images"))
+    results = workplace.each(_read_each, config, dataset.unknown, "images of --unknown")
     log_unreadable(each for each in results if isinstance(each, UnreadableImage))
     images = tuple(each for each in results if isinstance(each, LabelledImage))
     if not images:
@@ -122,6 +125,10 @@ def _find(folder: Path) -> FoundFiles:
     if not files.images:
         raise DataError(f"--unknown {folder} has no images, expected some of none of the classes")
     return files
+
+
+def _read_each(config: FitConfig, paths: Sequence[Path]) -> list[LabelledImage | UnreadableImage]:
+    return list(map_ordered(lambda path: _read(path, config), paths, "images"))
 
 
 def _read(path: Path, config: FitConfig) -> LabelledImage | UnreadableImage:

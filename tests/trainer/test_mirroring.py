@@ -22,6 +22,7 @@ from trainer.features import LearnedFeatures
 from trainer.learn.classifier import ClassifierSettings
 from trainer.learn.held_out import UNKNOWN
 from trainer.mirroring import MirrorTrial, first_look
+from trainer.training_vectors import LocalVectors
 
 CONFIG = EngineConfig(
     views=(ViewConfig(3, step=4), ViewConfig(2, "colour", step=4, reduction=2)),
@@ -74,6 +75,11 @@ def _trial(images: list[LabelledImage]) -> MirrorTrial:
     return MirrorTrial(plain, images, SETTINGS)
 
 
+def _vectors(model: Classification) -> LocalVectors:
+    assert isinstance(model.vectors, LocalVectors)
+    return model.vectors
+
+
 def _accuracy(model: Classification) -> float:
     assert model.fitted.fold_accuracy is not None
     return model.fitted.fold_accuracy
@@ -103,7 +109,7 @@ def test_many_images_are_tried_in_part_first(
     assert "first look at 20 images of 2 classes" in caplog.text
     loses = _trial(_one_way(tmp_path))
     assert loses.winner() is loses.plain
-    assert loses._are_pooled.sum() == 20
+    assert _vectors(loses.plain).are_pooled.sum() == 20
 
 
 def test_copies_of_very_many_images_are_not_tried(
@@ -112,7 +118,7 @@ def test_copies_of_very_many_images_are_not_tried(
     monkeypatch.setattr(mirroring, "_MOST_IMAGES", 31)
     trial = _trial(_either_way(tmp_path))
     assert trial.winner() is trial.plain
-    assert not trial._are_pooled.any()
+    assert not _vectors(trial.plain).are_pooled.any()
 
 
 def test_classifier_with_copies_learns_from_the_pixels_the_other_way_round(tmp_path: Path) -> None:
@@ -121,9 +127,9 @@ def test_classifier_with_copies_learns_from_the_pixels_the_other_way_round(tmp_p
     turned = tmp_path / "turned.png"
     with Image.open(images[3].path) as picture:
         picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(turned)
-    extractor = mirrored.extractor.weighted([1.0] * len(mirrored.features))
+    extractor = mirrored.extractor.weighted([1.0] * len(mirrored.extractor.blocks))
     expected = extractor.pooled_vector(turned.read_bytes())
-    found = np.concatenate([copies[3] for _, copies in mirrored.features])
+    found = np.concatenate([copies[3] for copies in _vectors(mirrored).copies])
     np.testing.assert_array_equal(found, expected)
 
 

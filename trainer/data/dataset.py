@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from trainer.data.image_files import find_images, is_folder, is_hidden, is_image_name, printable
+from trainer.data.urls import is_url
 from trainer.errors import DataError
 
 __all__ = ["Dataset", "LabelledImage", "Split", "dataset_of", "scan", "shortened"]
@@ -74,6 +75,8 @@ class Dataset:
 
     def name_of(self, path: Path) -> str:
         """A path relative to the folder, also of a file outside that a file of labels named."""
+        if is_url(path):
+            return path.relative_to(self.root).as_posix()
         return Path(os.path.relpath(path, self.root)).as_posix()
 
     def fingerprint(self, images: tuple[LabelledImage, ...]) -> str:

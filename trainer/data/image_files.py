@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.engine.image_formats import IMAGE_SUFFIXES
+from trainer.data.urls import files_below_url, is_url
 
 __all__ = [
     "FoundFiles",
@@ -43,13 +44,21 @@ def find_images(folder: Path) -> FoundFiles:
     """
     images: list[Path] = []
     skipped: list[Path] = []
-    for path, is_file in _files_below(folder, set()):
+    for path, is_file in _visible_at_url(folder) if is_url(folder) else _files_below(folder, set()):
         (images if is_file and is_image_name(path) else skipped).append(path)
     return FoundFiles(tuple(_sorted(images, folder)), tuple(_sorted(skipped, folder)))
 
 
 def _sorted(paths: list[Path], folder: Path) -> list[Path]:
     return sorted(paths, key=lambda path: path.relative_to(folder).parts)
+
+
+def _visible_at_url(folder: Path) -> Iterator[tuple[Path, bool]]:
+    """The same for a folder that a URL names, where nothing is linked."""
+    for path in files_below_url(folder):
+        inside = path.relative_to(folder).parts
+        if not any(is_hidden(Path(name)) for name in inside):
+            yield path, True
 
 
 def _files_below(folder: Path, entered: set[tuple[int, int]]) -> Iterator[tuple[Path, bool]]:
@@ -77,7 +86,7 @@ def _files_below(folder: Path, entered: set[tuple[int, int]]) -> Iterator[tuple[
 
 def is_folder(path: Path) -> bool:
     """Whether a path leads to a folder; False for one that leads nowhere or may not be asked."""
-    return os.path.isdir(path)  # noqa: PTH112
+    return path.is_dir() if is_url(path) else os.path.isdir(path)  # noqa: PTH112
 
 
 def is_hidden(path: Path) -> bool:

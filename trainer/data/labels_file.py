@@ -10,6 +10,7 @@ from pathlib import Path
 
 from trainer.data.dataset import Dataset, dataset_of
 from trainer.data.image_files import find_images, printable
+from trainer.data.urls import is_url
 from trainer.errors import DataError
 
 __all__ = ["read_labels"]
@@ -34,6 +35,8 @@ def read_labels(file: Path, root: Path, exclude: Sequence[str] = ()) -> Dataset:
     Paths are relative to the file or, where there is no such image, to `root`. Images that
     nobody finds stay, so that they are reported like other files that cannot be read.
     """
+    if is_url(root):
+        raise DataError(f"--labels beside the URL {root}, expected a folder of this machine")
     if not root.is_dir():
         raise DataError(f"{root} is not a folder, expected the folder of the images")
     lines = list(_read(file))

@@ -23,6 +23,8 @@ __all__ = [
     "Sample",
     "SampleSettings",
     "UnreadableImage",
+    "descriptors_per_image",
+    "draw_descriptors",
     "log_unreadable",
     "sample_descriptors",
 ]
@@ -74,16 +76,10 @@ class SampleSettings:
 
 def sample_descriptors(images: Sequence[LabelledImage], settings: SampleSettings) -> Sample:
     """About as many descriptors of each image as of any other, near-zero ones left out."""
-    per_image = math.ceil(settings.samples / max(1, len(images)))
+    count = descriptors_per_image(len(images), settings)
 
     def draw(number: int) -> Float32Array | UnreadableImage:
-        path = images[number].path
-        try:
-            grid = description.describe(_picture(path, settings), settings.view)
-        except (ImageError, OSError) as error:
-            return UnreadableImage(path, str(error))
-        rng = np.random.default_rng([settings.seed, number])
-        return _draw(grid.reshape(-1, grid.shape[2]), per_image, rng)
+        return draw_descriptors(images[number].path, number, count, settings)
 
     readable: list[LabelledImage] = []
     counts: list[int] = []
@@ -104,6 +100,23 @@ def sample_descriptors(images: Sequence[LabelledImage], settings: SampleSettings
         raise DataError("no descriptors: not one of the images is readable and shows anything")
     image_ids = np.repeat(np.arange(len(readable), dtype=np.int32), counts)
     return Sample(descriptors, image_ids, tuple(readable), tuple(unreadable))
+
+
+def descriptors_per_image(n_images: int, settings: SampleSettings) -> int:
+    """How many descriptors are drawn from each of so many images, if it has them."""
+    return math.ceil(settings.samples / max(1, n_images))
+
+
+def draw_descriptors(
+    path: Path, number: int, count: int, settings: SampleSettings
+) -> Float32Array | UnreadableImage:
+    """`count` descriptors of an image, the same for the same number whatever else is drawn."""
+    try:
+        grid = description.describe(_picture(path, settings), settings.view)
+    except (ImageError, OSError) as error:
+        return UnreadableImage(path, str(error))
+    rng = np.random.default_rng([settings.seed, number])
+    return _draw(grid.reshape(-1, grid.shape[2]), count, rng)
 
 
 def _picture(path: Path, settings: SampleSettings) -> Picture:

@@ -11,16 +11,49 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int8Array
 from trainer.errors import DataError
 
-__all__ = ["VectorFile"]
+__all__ = ["StoredVectors", "VectorFile", "quantised"]
 
 # What the largest number of a block is in fixed point.
 _LARGEST = 2**7 - 1
+
+
+class StoredVectors(Protocol):
+    """Vectors (n, n_features) on disk, in integers with a scale for each image and block."""
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """The blocks of a vector."""
+
+    @property
+    def n_features(self) -> int:
+        """Features of a vector."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def scales(self) -> Float32Array:
+        """The scales (n, n_blocks): a number is its integer times the scale of image and block."""
+
+    def read(self, rows: slice) -> Int8Array:
+        """The integers (rows, n_features) of some vectors, a new array; threads may read."""
+
+
+def quantised(vector: Float32Array, slices: Sequence[slice]) -> tuple[Int8Array, Float32Array]:
+    """A vector (n_features,) in integers, and the scales (n_blocks,) of its blocks."""
+    integers = np.empty(len(vector), np.int8)
+    scales = np.empty(len(slices), np.float32)
+    for number, place in enumerate(slices):
+        part = vector[place]
+        scales[number] = np.abs(part).max(initial=0) / _LARGEST
+        integers[place] = np.rint(part / (scales[number] or 1))
+    return integers, scales
 
 
 class VectorFile:
@@ -57,12 +90,7 @@ class VectorFile:
 
     def append(self, vector: Float32Array) -> None:
         """Write one more vector (n_features,)."""
-        integers = np.empty(self.n_features, np.int8)
-        scales = np.empty(len(self.slices), np.float32)
-        for number, place in enumerate(self.slices):
-            part = vector[place]
-            scales[number] = np.abs(part).max(initial=0) / _LARGEST
-            integers[place] = np.rint(part / (scales[number] or 1))
+        integers, scales = quantised(vector, self.slices)
         with self._writing():
             self._file.write(integers.data)
         self._scales.append(scales)

@@ -17,15 +17,10 @@ from service.engine.arrays import Float32Array, Int32Array, frozen
 from service.engine.coding import Coder
 from service.engine.hashing import HashFunction
 from trainer.errors import DataError
-from trainer.learn.dictionary import (
-    DictionaryUpdate,
-    first_dictionary,
-    replace_unused_atoms,
-    residual_energies,
-    update_dictionary,
-)
+from trainer.learn.dictionary import DictionaryUpdate, first_places, unit_rows
 from trainer.learn.group_choice import choose_groups, first_groups, glue
-from trainer.learn.somp import LeafGroups, choose_active_sets, each_alone, group_by_leaf
+from trainer.learn.points import LocalPoints, Points, replace_unused_atoms
+from trainer.learn.somp import LeafGroups, each_alone, group_by_leaf
 
 __all__ = [
     "CodeSettings",
@@ -33,6 +28,7 @@ __all__ = [
     "LearnedGroups",
     "TrainingState",
     "learn_codes",
+    "learn_codes_of",
     "learn_groups",
 ]
 
@@ -116,7 +112,25 @@ def learn_codes(  # noqa: PLR0913  # the last two are for callers that write the
     for bit. The relative error is Σ‖x - Wz‖² / Σ‖x‖².
     """
     buckets = group_by_leaf(descriptors, hash_.route(descriptors), hash_.n_leaves)
-    state = _algorithm_2(_new_run(buckets, settings, rng), resume_from, after_iteration)
+    return learn_codes_of(
+        LocalPoints(buckets),
+        settings,
+        rng,
+        after_iteration=after_iteration,
+        resume_from=resume_from,
+    )
+
+
+def learn_codes_of(
+    points: Points,
+    settings: CodeSettings,
+    rng: np.random.Generator,
+    *,
+    after_iteration: AfterIteration | None = None,
+    resume_from: TrainingState | None = None,
+) -> LearnedCodes:
+    """The same for descriptors that are in the order of their leaves already."""
+    state = _algorithm_2(_new_run(points, settings, rng), resume_from, after_iteration)
     table = state.table if state.group_ids is None else state.table[state.group_ids]
     return LearnedCodes(Coder.from_table(table, state.dictionary), state.relative_errors)
 
@@ -132,7 +146,7 @@ def learn_groups(
     """Algorithm 2 for descriptors (n, d) without g: `settings.groups` groups come out."""
     if settings.groups is None:
         raise DataError("no number of groups, expected one because there are no leaves")
-    run = _new_run(each_alone(descriptors), settings, rng)
+    run = _new_run(LocalPoints(each_alone(descriptors)), settings, rng)
     state = _algorithm_2(run, resume_from, after_iteration)
     group_ids = np.arange(len(descriptors)) if state.group_ids is None else state.group_ids
     coder = Coder.from_table(state.table, state.dictionary)
@@ -143,10 +157,17 @@ def learn_groups(
 class _Run:
     """What stays the same through all iterations; n_groups None: each bucket is a group."""
 
-    buckets: LeafGroups
+    buckets: Points
     n_groups: int | None
     settings: CodeSettings
     rng: np.random.Generator
+
+    @property
+    def local_buckets(self) -> LeafGroups:
+        """All descriptors, without which leaves cannot share groups."""
+        if not isinstance(self.buckets, LocalPoints):
+            raise DataError("leaves share groups only where all descriptors are in one place")
+        return self.buckets.groups
 
     @property
     def never_rises(self) -> bool:
@@ -201,45 +222,40 @@ def _choose_groups(
     """The group of each leaf, and the table by which the groups code their leaves so far."""
     if run.n_groups is None:
         return None, state.table
-    choice = choose_groups(run.buckets, state.table, dictionary, run.rng)
+    choice = choose_groups(run.local_buckets, state.table, dictionary, run.rng)
     return choice.group_ids, choice.table
 
 
 def _choose_atoms(
-    run: _Run, points: LeafGroups, current: Int32Array, dictionary: Float32Array
+    run: _Run, points: Points, current: Int32Array, dictionary: Float32Array
 ) -> Int32Array:
     """The active sets (groups, m) of SOMP; being greedy, it may lose to the current ones."""
-    chosen = choose_active_sets(points, dictionary, run.settings.nonzeros)
+    chosen = points.active_sets(dictionary, run.settings.nonzeros)
     if not run.never_rises or not len(current):
         return chosen
-    before, after = (
-        np.bincount(points.leaf_ids, _residuals(points, table, dictionary), len(table))
-        for table in (current, chosen)
-    )
+    before, after = (points.residuals(table, dictionary).by_leaf for table in (current, chosen))
     return np.where((before < after)[:, None], current, chosen)
 
 
 def _updated_dictionary(
-    run: _Run, points: LeafGroups, table: Int32Array, dictionary: Float32Array
+    run: _Run, points: Points, table: Int32Array, dictionary: Float32Array
 ) -> tuple[Float32Array, float]:
     """Better atoms for the active sets of table (groups, m), and the error they leave.
 
     Seldom the update brings atoms of a set so close together that coding, which drops such
     directions, loses by it. Where the error must not rise, the old dictionary then stays.
     """
-    codes = Coder.from_table(table, dictionary).encode(points.descriptors, points.leaf_ids)
-    kind = run.settings.dictionary_update
-    updated = update_dictionary(kind, points.descriptors, codes, dictionary)
+    updated = points.updated_dictionary(run.settings.dictionary_update, table, dictionary)
     error = _relative_error(points, table, updated)
     if not run.never_rises or error <= (before := _relative_error(points, table, dictionary)):
         return updated, error
     return dictionary, before
 
 
-def _by_group(run: _Run, group_ids: Int32Array | None) -> LeafGroups:
+def _by_group(run: _Run, group_ids: Int32Array | None) -> Points:
     if group_ids is None or run.n_groups is None:
         return run.buckets
-    return glue(run.buckets, group_ids, run.n_groups)
+    return LocalPoints(glue(run.local_buckets, group_ids, run.n_groups))
 
 
 def _with_unused_atoms_replaced(run: _Run, state: TrainingState) -> Float32Array:
@@ -252,24 +268,17 @@ def _with_unused_atoms_replaced(run: _Run, state: TrainingState) -> Float32Array
     if state.iteration == 0 or not unused.size:
         return state.dictionary
     points = _by_group(run, state.group_ids)
-    residuals = _residuals(points, state.table, state.dictionary)
-    return replace_unused_atoms(points, state.table, state.dictionary, residuals)
+    energies = points.residuals(state.table, state.dictionary).by_leaf
+    return replace_unused_atoms(points, state.table, state.dictionary, energies)
 
 
-def _residuals(points: LeafGroups, table: Int32Array, dictionary: Float32Array) -> Float32Array:
-    codes = Coder.from_table(table, dictionary).encode(points.descriptors, points.leaf_ids)
-    return residual_energies(points.descriptors, codes, dictionary)
-
-
-def _relative_error(points: LeafGroups, table: Int32Array, dictionary: Float32Array) -> float:
-    x = points.descriptors
-    energy = float(np.einsum("ij,ij->", x, x, dtype=np.float64))
-    residual = float(_residuals(points, table, dictionary).sum(dtype=np.float64))
+def _relative_error(points: Points, table: Int32Array, dictionary: Float32Array) -> float:
+    energy, residual = points.energy, points.residuals(table, dictionary).total
     return residual / energy if energy > 0 else 0.0
 
 
-def _new_run(buckets: LeafGroups, settings: CodeSettings, rng: np.random.Generator) -> _Run:
-    n_buckets = buckets.starts.shape[0] - 1
+def _new_run(buckets: Points, settings: CodeSettings, rng: np.random.Generator) -> _Run:
+    n_buckets = buckets.n_leaves
     wanted = n_buckets if settings.groups is None else settings.groups
     if not 1 <= wanted <= n_buckets:
         raise DataError(f"{wanted} groups for {n_buckets} buckets, expected 1 to {n_buckets}")
@@ -279,15 +288,17 @@ def _new_run(buckets: LeafGroups, settings: CodeSettings, rng: np.random.Generat
 
 def _first_state(run: _Run) -> TrainingState:
     settings = run.settings
-    dictionary = first_dictionary(run.buckets.descriptors, settings.n_atoms, run.rng)
+    places = first_places(run.buckets.shape[0], settings.n_atoms, run.rng)
+    dictionary = unit_rows(run.buckets.rows(places))
     table = np.zeros((0, settings.nonzeros), np.int32)  # chosen in step 2
     if run.n_groups is not None:  # step 1 needs something to choose from
-        table = first_groups(run.buckets, run.n_groups, dictionary, settings.nonzeros, run.rng)
+        buckets = run.local_buckets
+        table = first_groups(buckets, run.n_groups, dictionary, settings.nonzeros, run.rng)
     return TrainingState(0, dictionary, table, None, (), dict(run.rng.bit_generator.state))
 
 
 def _resumed_state(run: _Run, state: TrainingState) -> TrainingState:
-    settings, n_buckets = run.settings, run.buckets.starts.shape[0] - 1
+    settings, n_buckets = run.settings, run.buckets.n_leaves
     n_groups = n_buckets if run.n_groups is None else run.n_groups
     found = (
         state.dictionary.shape,
@@ -295,7 +306,7 @@ def _resumed_state(run: _Run, state: TrainingState) -> TrainingState:
         None if state.group_ids is None else state.group_ids.shape,
     )
     expected = (
-        (settings.n_atoms, run.buckets.descriptors.shape[1]),
+        (settings.n_atoms, run.buckets.shape[1]),
         (n_groups, settings.nonzeros),
         None if run.n_groups is None else (n_buckets,),
     )

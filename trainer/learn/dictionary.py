@@ -1,15 +1,18 @@
-"""The dictionary: first atoms, its two updates, and the replacement of unused atoms.
+"""The dictionary: first atoms, its two updates, and directions for atoms that are unused.
 
 Step 3 of Algorithm 2 is one function whichever update was chosen: the least-squares
-solve is here, K-SVD in `ksvd.py`. Unused atoms are replaced as section 2.2 says.
+solve is here, K-SVD in `ksvd.py`. The former needs only sums over the descriptors, which may be
+made in several places.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from service.engine.arrays import Float32Array, Int32Array, frozen
+from service.engine.arrays import Float32Array, Float64Array, Int32Array, frozen
 from service.engine.codes import Codes
 from service.engine.coding import Coder
 from trainer.errors import DataError
@@ -20,9 +23,13 @@ from trainer.parallel import map_ordered, one_blas_thread
 
 __all__ = [
     "DictionaryUpdate",
+    "NormalEquations",
     "first_dictionary",
-    "replace_unused_atoms",
+    "first_places",
+    "missing_directions",
+    "normal_equations",
     "residual_energies",
+    "solve_normal_equations",
     "unit_rows",
     "update_by_least_squares",
     "update_dictionary",
@@ -39,17 +46,34 @@ _NOTHING_LEFT = 1e-12
 _ROWS = 2**12
 
 
+@dataclass(frozen=True)
+class NormalEquations:
+    """Σ zzᵀ (K, K) and Σ zxᵀ (K, d) over some codes z of descriptors x; sums of these add up."""
+
+    moments: Float64Array
+    products: Float64Array
+
+    def __add__(self, other: "NormalEquations") -> "NormalEquations":
+        return NormalEquations(self.moments + other.moments, self.products + other.products)
+
+
 def first_dictionary(
     descriptors: Float32Array, n_atoms: int, rng: np.random.Generator
 ) -> Float32Array:
     """Random descriptors, all different places, scaled to unit norm: (n_atoms, d)."""
-    if descriptors.shape[0] < n_atoms:
+    return unit_rows(descriptors[first_places(descriptors.shape[0], n_atoms, rng)])
+
+
+def first_places(
+    n_descriptors: int, n_atoms: int, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """The places (n_atoms,), in order, of the descriptors that become the first atoms."""
+    if n_descriptors < n_atoms:
         raise DataError(
-            f"{descriptors.shape[0]} descriptors are fewer than the {n_atoms} atoms of the "
+            f"{n_descriptors} descriptors are fewer than the {n_atoms} atoms of the "
             "dictionary; use more images, more samples or fewer atoms"
         )
-    places = rng.choice(descriptors.shape[0], n_atoms, replace=False)
-    return unit_rows(descriptors[np.sort(places)])
+    return np.sort(rng.choice(n_descriptors, n_atoms, replace=False))
 
 
 def update_dictionary(
@@ -66,19 +90,31 @@ def update_by_least_squares(
     descriptors: Float32Array, codes: Codes, dictionary: Float32Array
 ) -> Float32Array:
     """The atoms (K, d) that minimise Σ‖Wz - x‖² for fixed codes, then scaled to unit norm."""
+    return solve_normal_equations(normal_equations(descriptors, codes, dictionary), dictionary)
+
+
+def normal_equations(
+    descriptors: Float32Array, codes: Codes, dictionary: Float32Array
+) -> NormalEquations:
+    """The sums over descriptors (n, d) and their codes."""
     n_atoms, width = dictionary.shape
     moments = np.zeros((n_atoms, n_atoms), np.float64)
     products = np.zeros((n_atoms, width), np.float64)
     accumulate_normal_equations(
         frozen(descriptors), frozen(codes.atom_ids), frozen(codes.values), moments, products
     )
-    used = np.flatnonzero(np.diag(moments) > 0)
+    return NormalEquations(moments, products)
+
+
+def solve_normal_equations(sums: NormalEquations, dictionary: Float32Array) -> Float32Array:
+    """The best atoms (K, d) of unit norm; those that no code uses stay as they are."""
+    used = np.flatnonzero(np.diag(sums.moments) > 0)
     if not used.size:  # all-zero descriptors have all-zero codes
         return dictionary.copy()
-    system = moments[np.ix_(used, used)]
+    system = sums.moments[np.ix_(used, used)]
     system[np.diag_indices_from(system)] += _RIDGE * np.diag(system).mean()
     updated = dictionary.copy()
-    updated[used] = unit_rows(np.linalg.solve(system, products[used]).astype(np.float32))
+    updated[used] = unit_rows(np.linalg.solve(system, sums.products[used]).astype(np.float32))
     return updated
 
 
@@ -103,34 +139,22 @@ def residual_energies(
     return energies
 
 
-def replace_unused_atoms(
-    groups: LeafGroups, table: Int32Array, dictionary: Float32Array, energies: Float32Array
-) -> Float32Array:
-    """Give every unused atom a direction that some group misses (section 2.2).
+def missing_directions(
+    groups: LeafGroups, leaves: Int32Array, table: Int32Array, dictionary: Float32Array
+) -> list[Float32Array | None]:
+    """The direction (d,) that each of some leaves misses most with the atoms of its row of table.
 
-    The groups with the largest residuals each lose the atom they chose last; the
-    principal component of what is then left over becomes the new atom.
+    It is the principal component of what is left over; None where nothing is.
     """
-    populated = groups.populated
-    used = np.zeros(dictionary.shape[0], bool)
-    used[table[populated]] = True
-    unused = np.flatnonzero(~used)
-    leaf_energies = np.bincount(groups.leaf_ids, energies, minlength=table.shape[0])
-    worst = populated[np.argsort(-leaf_energies[populated], kind="stable")[: len(unused)]]
     # All coders at once: each call would compute the Gram matrix of the whole dictionary.
-    coder = Coder.from_table(table[worst, :-1], dictionary)
+    coder = Coder.from_table(table, dictionary)
 
     def missing(place: int) -> Float32Array | None:
-        members = groups.descriptors[groups.members(worst[place])]
+        members = groups.descriptors[groups.members(leaves[place])]
         return _missing_direction(members, coder, place)
 
     with one_blas_thread():  # matrices this small take longer on more threads
-        directions = list(map_ordered(missing, range(len(worst)), "unused atoms"))
-    replaced = dictionary.copy()
-    for atom, direction in zip(unused, directions, strict=False):
-        if direction is not None:
-            replaced[atom] = direction
-    return replaced
+        return list(map_ordered(missing, range(len(leaves)), "unused atoms"))
 
 
 def _missing_direction(members: Float32Array, coder: Coder, place: int) -> Float32Array | None:

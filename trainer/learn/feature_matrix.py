@@ -14,13 +14,15 @@ from typing import Self
 import numpy as np
 
 from service.engine.arrays import Float32Array
-from trainer.data.vectors import VectorFile
+from trainer.data.vectors import StoredVectors
 from trainer.parallel import n_threads, progress_bar
 
-__all__ = ["Chunk", "FeatureMatrix"]
+__all__ = ["CHUNK_ROWS", "Chunk", "FeatureMatrix"]
 
-# Images that are in memory at a time, and features of a part that one thread multiplies.
-_CHUNK = 512
+CHUNK_ROWS = 512
+"""Images that are in memory at a time."""
+
+# Features of a part that one thread multiplies.
 _TILE = 4096
 
 
@@ -78,7 +80,7 @@ class FeatureMatrix:
     To be closed at the end, which leaves the file alone.
     """
 
-    def __init__(self, file: VectorFile, weights: Sequence[float]) -> None:
+    def __init__(self, file: StoredVectors, weights: Sequence[float]) -> None:
         self._file = file
         shares = np.asarray(weights, np.float32) / np.float32(np.linalg.norm(weights))
         factors = file.scales * shares
@@ -110,7 +112,7 @@ class FeatureMatrix:
     @property
     def n_chunks(self) -> int:
         """How many chunks there are."""
-        return -(-len(self._file) // _CHUNK)
+        return -(-len(self._file) // CHUNK_ROWS)
 
     def chunks(self, order: Sequence[int] | None = None) -> Iterator[Chunk]:
         """The chunks of these numbers, or all; the next one is read meanwhile."""
@@ -135,7 +137,7 @@ class FeatureMatrix:
         return total
 
     def _chunk(self, number: int) -> Chunk:
-        rows = slice(number * _CHUNK, min((number + 1) * _CHUNK, len(self._file)))
+        rows = slice(number * CHUNK_ROWS, min((number + 1) * CHUNK_ROWS, len(self._file)))
         integers = self._file.read(rows)
         places = tuple(place for place, _ in self._tiles)
         return Chunk(

@@ -3,9 +3,10 @@
 Weights between blocks, regularisation and the scale of probabilities are chosen by these.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +20,45 @@ from trainer.learn.squared_hinge import FirstSteps, solve_squared_hinge
 from trainer.metrics import Labels, class_accuracies, log_loss
 from trainer.parallel import map_ordered
 
-__all__ = ["UNKNOWN", "Choice", "Folds", "HeldOut", "TrainingImages", "stratified_folds"]
+__all__ = [
+    "UNKNOWN",
+    "Choice",
+    "Folds",
+    "Grams",
+    "HeldOut",
+    "Solvers",
+    "TrainingImages",
+    "stratified_folds",
+]
 
 Mask = npt.NDArray[np.bool_]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 UNKNOWN = -1
 """The label of images that show none of the classes: negatives of each, and no class themselves."""
 
 _NEVER_HELD_OUT = -1
+
+
+class Solvers(Protocol):
+    """Other processes that have the Gram matrices of some images, and solve for these."""
+
+    def map(
+        self,
+        function: Callable[["Folds", Item], Result],
+        folds: "Folds",
+        items: Sequence[Item],
+        title: str,
+    ) -> Iterator[Result]:
+        """The function of the folds and each item, in order."""
+
+
+class Grams(NamedTuple):
+    """The Gram matrix (n, n) of every block, and who has them beside this process."""
+
+    matrices: tuple[Float32Array, ...]
+    solvers: Solvers | None = None
 
 
 @dataclass(frozen=True)
@@ -36,6 +68,7 @@ class TrainingImages:
     Images with the same number in `groups` (n,) are never parted by folds; without, every image
     is a group. The last `n_copies` images are copies of others: they train and are never tested.
     `weights` (n,) say how much the error of each image counts; without, all count the same.
+    `solvers` solve for the folds of these images, if there are any; if not, this process does.
     """
 
     grams: tuple[Float32Array, ...]
@@ -44,6 +77,7 @@ class TrainingImages:
     groups: Labels | None = None
     n_copies: int = 0
     weights: Float64Array | None = None
+    solvers: Solvers | None = None
 
     def only(self, places: Labels) -> "TrainingImages":
         """Some of the images, none of them copies; their labels are numbered anew."""
@@ -53,12 +87,13 @@ class TrainingImages:
         weights = None if self.weights is None else self.weights[places]
         return TrainingImages(grams, labels, len(names), groups, weights=weights)
 
-    def with_copies(self, grams: tuple[Float32Array, ...]) -> "TrainingImages":
+    def with_copies(self, grams: Grams) -> "TrainingImages":
         """The images and a copy of each, in the same group; `grams` (2n, 2n) are of both."""
         groups = np.arange(len(self.labels)) if self.groups is None else self.groups
         return replace(
             self,
-            grams=grams,
+            grams=grams.matrices,
+            solvers=grams.solvers,
             labels=np.tile(self.labels, 2),
             groups=np.tile(groups, 2),
             n_copies=len(self.labels),
@@ -139,14 +174,21 @@ class Folds:
         Images come in the same order for all choices.
         """
         fits = [(choice, mask) for choice in choices for mask in self.masks]
-        scores = map_ordered(self._score, fits, "folds")
+        scores = self._map(Folds._score, fits, "folds")
         for _ in choices:
             yield self._held_out(np.concatenate([next(scores) for _ in self.masks]))
 
     def least_squares(self, choices: Sequence[Choice]) -> Iterator[HeldOut]:
         """The same by least squares instead of the classifier's own kind, far sooner."""
-        for scores in map_ordered(self._least_squares, choices, "least squares"):
+        for scores in self._map(Folds._least_squares, choices, "least squares"):
             yield self._held_out(scores[self._tested_places])
+
+    def _map(
+        self, function: Callable[["Folds", Item], Result], items: Sequence[Item], title: str
+    ) -> Iterator[Result]:
+        if self.images.solvers is None:
+            return map_ordered(partial(function, self), items, title)
+        return self.images.solvers.map(function, self, items, title)
 
     def _held_out(self, scores: Float64Array) -> HeldOut:
         """Scores of the tested images, those of unknown label apart."""

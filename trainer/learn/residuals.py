@@ -6,8 +6,8 @@ the training data. Its projection keeps the directions in which its residuals va
 scales each to a variance of one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from service.engine.config import ResidualsConfig
 from service.engine.tree import Tree, norms_of
 from trainer.parallel import map_ordered, one_blas_thread
 
-__all__ = ["learn_residuals"]
+__all__ = ["NodeMoments", "NodeSums", "Nodes", "block_of", "learn_residuals", "levels_of"]
 
 # Part of a node's covariance that is the mean of all nodes', for nodes with few descriptors.
 _SHARED = 0.1
@@ -34,16 +34,48 @@ def learn_residuals(
     """The block for descriptors (n, 128) that the tree was built from."""
     leaf_ids, lengths = tree.route(descriptors), norms_of(descriptors)
     learned = []
-    with one_blas_thread():  # matrices this small take ten times longer on two threads
-        for level in sorted(set(config.levels)):
+    with one_blas_thread():
+        for level in levels_of(config):
             nodes = leaf_ids >> (tree.depth - level)
-            learned.append(_learn_level(_Nodes.of(descriptors, lengths, nodes, 2**level), config))
-    means, projections = (np.concatenate(parts) for parts in zip(*learned, strict=True))
-    return ResidualsBlock.from_floats(config, means, projections)
+            level_nodes = Nodes.of(descriptors, lengths, nodes, 2**level)
+            found = list(map_ordered(level_nodes.moments, range(2**level), "means of nodes"))
+            learned.append(found)
+    return block_of(config, learned)
+
+
+def levels_of(config: ResidualsConfig) -> list[int]:
+    """The levels of the tree whose nodes the block knows, in its order."""
+    return sorted(set(config.levels))
 
 
 @dataclass(frozen=True)
-class _Nodes:
+class NodeSums:
+    """Sum of the lengths of a node's descriptors, and of the descriptors (d,) themselves."""
+
+    mass: float
+    total: Float64Array
+
+    def __add__(self, other: "NodeSums") -> "NodeSums":
+        return NodeSums(self.mass + other.mass, self.total + other.total)
+
+    @property
+    def mean(self) -> Float32Array:
+        """The mean direction (d,), weighed by lengths."""
+        mean: Float32Array = (self.total / max(self.mass, _TINY)).astype(np.float32)
+        return mean
+
+
+@dataclass(frozen=True)
+class NodeMoments:
+    """Sum of lengths, mean direction (d,), and sum of outer products (d, d), all by length."""
+
+    mass: float
+    mean: Float32Array
+    scatter: Float64Array
+
+
+@dataclass(frozen=True)
+class Nodes:
     """Descriptors (n, d) and their lengths (n,), and where those of each node are."""
 
     descriptors: Float32Array
@@ -53,36 +85,52 @@ class _Nodes:
     @classmethod
     def of(
         cls, descriptors: Float32Array, lengths: Float32Array, nodes: Int32Array, count: int
-    ) -> "_Nodes":
+    ) -> "Nodes":
+        """The descriptors of nodes numbered below `count`; nodes (n,) has the number of each."""
         order = np.argsort(nodes, kind="stable")
         ends = np.searchsorted(nodes[order], np.arange(1, count))
         return cls(descriptors, lengths, np.split(order, ends))
 
+    def sums(self, node: int) -> NodeSums:
+        """What the mean of a node is made of; sums over parts of its descriptors add up."""
+        own, lengths = self.descriptors[self.members[node]], self.lengths[self.members[node]]
+        return NodeSums(float(lengths.sum()), own.sum(axis=0, dtype=np.float64))
 
-def _learn_level(nodes: _Nodes, config: ResidualsConfig) -> tuple[Float32Array, Float32Array]:
-    """Means (nodes, d) and projections (nodes, d, components) of one level."""
-    found = list(map_ordered(partial(_moments, nodes), nodes.members, "means of nodes"))
-    masses = np.array([mass for mass, _, _ in found])
-    shared = sum(covariance for _, _, covariance in found) / max(masses.sum(), _TINY)
-    projections = [
-        _whitening(
-            (1 - _SHARED) * covariance / max(mass, _TINY) + _SHARED * shared, config.components
-        )
-        for mass, _, covariance in found
-    ]
-    return np.stack([mean for _, mean, _ in found]), np.stack(projections)
+    def scatter(self, node: int, mean: Float32Array) -> Float64Array:
+        """Outer products (d, d) of a node's residuals; those of parts add up too."""
+        own, lengths = self.descriptors[self.members[node]], self.lengths[self.members[node]]
+        # √l·(x/l - mean) = x/√l - √l·mean; nothing for a descriptor of no length.
+        roots = np.sqrt(lengths)[:, None]
+        residuals = np.divide(own, roots, out=np.zeros_like(own), where=roots > 0)
+        residuals -= roots * mean
+        return (residuals.T @ residuals).astype(np.float64)
+
+    def moments(self, node: int) -> NodeMoments:
+        """All of a node's moments, where all of its descriptors are here."""
+        sums = self.sums(node)
+        return NodeMoments(sums.mass, sums.mean, self.scatter(node, sums.mean))
 
 
-def _moments(nodes: _Nodes, members: IntpArray) -> tuple[float, Float32Array, Float64Array]:
-    """Sum of lengths, mean direction (d,), and sum of outer products (d, d), all by length."""
-    own, lengths = nodes.descriptors[members], nodes.lengths[members]
-    mass = float(lengths.sum())
-    mean = own.sum(axis=0, dtype=np.float64) / max(mass, _TINY)
-    # √l·(x/l - mean) = x/√l - √l·mean; nothing for a descriptor of no length.
-    roots = np.sqrt(lengths)[:, None]
-    residuals = np.divide(own, roots, out=np.zeros_like(own), where=roots > 0)
-    residuals -= roots * mean.astype(np.float32)
-    return mass, mean.astype(np.float32), (residuals.T @ residuals).astype(np.float64)
+def block_of(config: ResidualsConfig, learned: Sequence[Sequence[NodeMoments]]) -> ResidualsBlock:
+    """The block, from the moments of all nodes of each of its levels."""
+    means = [moments.mean for level in learned for moments in level]
+    with one_blas_thread():  # matrices this small take ten times longer on two threads
+        projections = [_projections(level, config.components) for level in learned]
+    return ResidualsBlock.from_floats(config, np.stack(means), np.concatenate(projections))
+
+
+def _projections(level: Sequence[NodeMoments], components: int) -> Float32Array:
+    """Projections (nodes, d, components) of one level."""
+    masses = np.array([node.mass for node in level])
+    shared = sum(node.scatter for node in level) / max(masses.sum(), _TINY)
+    return np.stack(
+        [
+            _whitening(
+                (1 - _SHARED) * node.scatter / max(node.mass, _TINY) + _SHARED * shared, components
+            )
+            for node in level
+        ]
+    )
 
 
 def _whitening(covariance: Float64Array, components: int) -> Float32Array:

@@ -23,6 +23,7 @@ __all__ = [
     "each_alone",
     "group_by_leaf",
     "nearest_populated",
+    "nearest_populated_of",
 ]
 
 # Correlations of a block, this many floats, are what one thread holds at a time.
@@ -159,8 +160,11 @@ def blocks_of_leaves(groups: LeafGroups, floats_per_row: int) -> Iterator[Int32A
 
 def nearest_populated(groups: LeafGroups) -> Int32Array:
     """For every leaf the nearest populated one at or before it (the first if none is)."""
-    populated = groups.populated
-    leaves = np.arange(groups.starts.shape[0] - 1)
-    before = np.searchsorted(populated, leaves, side="right") - 1
+    return nearest_populated_of(groups.populated, groups.starts.shape[0] - 1)
+
+
+def nearest_populated_of(populated: Int32Array, n_leaves: int) -> Int32Array:
+    """The same of the numbers of the populated leaves, and of how many leaves there are."""
+    before = np.searchsorted(populated, np.arange(n_leaves), side="right") - 1
     nearest: Int32Array = populated[np.maximum(before, 0)]
     return nearest

@@ -14,12 +14,13 @@ from service.engine.arrays import Float32Array, Int32Array
 from service.engine.coding import Coder
 from service.engine.hashing import Hash, HashFunction
 from service.engine.tree import Tree
-from trainer.learn.algorithm2 import CodeSettings, LearnedCodes, TrainingState, learn_codes
+from trainer.learn.algorithm2 import CodeSettings, LearnedCodes, TrainingState, learn_codes_of
 from trainer.learn.checkpoint import Checkpoint, fingerprint
+from trainer.learn.points import LocalPoints, Points
 from trainer.learn.refine import refine_codes, refine_tree
 from trainer.learn.somp import group_by_leaf
 
-__all__ = ["RunSettings", "learn_hash_codes", "learn_tree_codes"]
+__all__ = ["RunSettings", "learn_hash_codes", "learn_point_codes", "learn_tree_codes"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,11 @@ class RunSettings:
     refinements: int = 0
     seed: int = 0
     checkpoint: Path | None = None
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What a state belongs to, beside the descriptors."""
+        return {**asdict(self.codes), "seed": self.seed}
 
 
 def learn_hash_codes(
@@ -76,15 +82,30 @@ def _refined(
     return LearnedCodes(Coder.from_table(table[group_ids], dictionary), errors), state
 
 
+def learn_point_codes(points: Points, settings: RunSettings, run: str) -> LearnedCodes:
+    """Algorithm 2 for descriptors by leaf; `run` is the fingerprint of these and the settings."""
+    checkpoint = None if settings.checkpoint is None else Checkpoint(settings.checkpoint, run)
+    learned, _ = _learn_points(points, settings, checkpoint)
+    return learned
+
+
 def _learn(
-    descriptors: Float32Array,
-    hash_: HashFunction,
-    settings: RunSettings,
-    state: TrainingState | None = None,
+    descriptors: Float32Array, hash_: HashFunction, settings: RunSettings
 ) -> tuple[LearnedCodes, TrainingState]:
-    """Algorithm 2 from `state`, the checkpoint or the start; the codes and the last state."""
-    last = state
-    checkpoint = _checkpoint(descriptors, hash_, settings)
+    leaf_ids = hash_.route(descriptors)
+    points = LocalPoints(group_by_leaf(descriptors, leaf_ids, hash_.n_leaves))
+    checkpoint = None
+    if settings.checkpoint is not None:
+        run = fingerprint(settings.facts, descriptors, leaf_ids)
+        checkpoint = Checkpoint(settings.checkpoint, run)
+    return _learn_points(points, settings, checkpoint)
+
+
+def _learn_points(
+    points: Points, settings: RunSettings, checkpoint: Checkpoint | None
+) -> tuple[LearnedCodes, TrainingState]:
+    """Algorithm 2 from the checkpoint or the start; the codes and the last state."""
+    last = None
     if checkpoint and (last := checkpoint.load()):
         logger.info("resuming after iteration %d of %s", last.iteration, checkpoint.path)
 
@@ -94,9 +115,8 @@ def _learn(
         if checkpoint:
             checkpoint.save(state)
 
-    learned = learn_codes(
-        descriptors,
-        hash_,
+    learned = learn_codes_of(
+        points,
         settings.codes,
         np.random.default_rng(settings.seed),
         after_iteration=keep,
@@ -104,13 +124,3 @@ def _learn(
     )
     assert last is not None  # noqa: S101  # there is at least one iteration
     return learned, last
-
-
-def _checkpoint(
-    descriptors: Float32Array, hash_: HashFunction, settings: RunSettings
-) -> Checkpoint | None:
-    if settings.checkpoint is None:
-        return None
-    facts: dict[str, object] = {**asdict(settings.codes), "seed": settings.seed}
-    run = fingerprint(facts, descriptors, hash_.route(descriptors))
-    return Checkpoint(settings.checkpoint, run)

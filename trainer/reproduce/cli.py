@@ -13,6 +13,8 @@ from trainer.bench.plot import draw_speed
 from trainer.bench.report import markdown_section, speed_text
 from trainer.bench.run import Sources, measure_speed
 from trainer.bench.settings import BenchSettings
+from trainer.cluster.connection import LOCAL, connected
+from trainer.cluster.option import add_cluster_option
 from trainer.config import FitConfig
 from trainer.embedded import EMBEDDED_MODELS
 from trainer.errors import MeasurementError
@@ -33,6 +35,7 @@ from trainer.reproduce.experiment import Experiment
 from trainer.reproduce.explanations import ExplanationSettings, measure_explanations
 from trainer.reproduce.patches import PAPER, PatchSettings, draw_figure, study_patches
 from trainer.reproduce.refinement import RefinementSettings, measure_refinement
+from trainer.reproduce.scattered import ScatteredSettings, measure_scattered, scattered_text
 from trainer.reproduce.solvers import SolverSettings, measure_solvers
 from trainer.reproduce.training import TrainingCostSettings, measure_training
 from trainer.settings import Settings
@@ -100,6 +103,7 @@ def add_reproduce(commands: Any) -> None:
         "our classifier for many images beside scikit-learn's",
     )
     solvers.set_defaults(run=_reproduce_solvers)
+    _add_cluster(experiments)
     _add_explanations(experiments)
     _add_speed(experiments)
     _add_accuracy(experiments, CALTECH101)
@@ -114,6 +118,23 @@ def _add_experiment(
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     settings.add_options(parser.add_argument_group("settings (defaults in brackets)"))
     return parser
+
+
+def _add_cluster(experiments: Any) -> None:
+    parser = experiments.add_parser(
+        "cluster", help="a tree and a dictionary of made-up descriptors, and the driver's memory"
+    )
+    add_cluster_option(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    ScatteredSettings.add_options(parser.add_argument_group("settings (defaults in brackets)"))
+    parser.set_defaults(run=_reproduce_cluster)
+
+
+def _reproduce_cluster(options: argparse.Namespace) -> None:
+    settings = ScatteredSettings.of(ScatteredSettings.given(options))
+    with connected(options.cluster or LOCAL) as client:
+        result = measure_scattered(client, settings)
+    print(json.dumps(asdict(result)) if options.json else scattered_text(result))
 
 
 def _reproduce_patches(options: argparse.Namespace) -> None:

@@ -24,10 +24,10 @@ from trainer.learn.algorithm2 import (
 from trainer.learn.dictionary import (
     DictionaryUpdate,
     first_dictionary,
-    replace_unused_atoms,
     residual_energies,
     update_by_least_squares,
 )
+from trainer.learn.points import LocalPoints, replace_unused_atoms
 from trainer.learn.somp import choose_active_sets, group_by_leaf
 from trainer.learn.tree import TreeSettings, build_tree
 
@@ -99,7 +99,8 @@ def _one_group_per_leaf(points: Float32Array, tree: Tree, settings: CodeSettings
         dictionary = update_by_least_squares(x, codes, dictionary)
         coder = Coder.from_table(table, dictionary)
         residuals = residual_energies(x, coder.encode(x, leaf_ids), dictionary)
-        dictionary = replace_unused_atoms(groups, table, dictionary, residuals)
+        energies = np.asarray(np.bincount(leaf_ids, residuals, len(table)), np.float64)
+        dictionary = replace_unused_atoms(LocalPoints(groups), table, dictionary, energies)
     return coder
 
 

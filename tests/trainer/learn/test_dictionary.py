@@ -5,16 +5,15 @@ import pytest
 
 from service.engine.arrays import Float32Array, frozen
 from service.engine.codes import Codes
-from service.engine.coding import Coder
 from tests import reference
 from trainer.errors import DataError
 from trainer.learn.dictionary import (
     first_dictionary,
-    replace_unused_atoms,
     residual_energies,
     update_by_least_squares,
 )
 from trainer.learn.kernels.dictionary import subtract_reconstructions
+from trainer.learn.points import LocalPoints, replace_unused_atoms
 from trainer.learn.somp import group_by_leaf
 
 
@@ -80,11 +79,9 @@ def test_an_unused_atom_becomes_the_principal_component_that_the_worst_leaf_miss
     dictionary = basis[:4].copy()
     table = np.array([[0, 1], [0, 1]], np.int32)
     table[1, 1] = 2
-    coder = Coder.from_table(table, dictionary)
-    energies = residual_energies(
-        groups.descriptors, coder.encode(groups.descriptors, groups.leaf_ids), dictionary
-    )
-    replaced = replace_unused_atoms(groups, table, dictionary, energies)
+    points = LocalPoints(groups)
+    energies = points.residuals(table, dictionary).by_leaf
+    replaced = replace_unused_atoms(points, table, dictionary, energies)
     assert abs(float(replaced[3] @ missed)) > 0.98
     np.testing.assert_array_equal(replaced[:3], dictionary[:3])
 
@@ -93,7 +90,7 @@ def test_a_leaf_without_residual_gives_no_new_atom() -> None:
     basis = np.eye(12, dtype=np.float32)
     groups = group_by_leaf(np.zeros((5, 12), np.float32), np.zeros(5, np.int32), 1)
     replaced = replace_unused_atoms(
-        groups, np.array([[0]], np.int32), basis[:3], np.zeros(5, np.float32)
+        LocalPoints(groups), np.array([[0]], np.int32), basis[:3], np.zeros(1)
     )
     np.testing.assert_array_equal(replaced, basis[:3])
 

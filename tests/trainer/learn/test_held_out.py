@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from service.engine.arrays import Float32Array
 from trainer.learn.classifier import ClassifierSettings, fit_classifier, image_weights
-from trainer.learn.held_out import UNKNOWN, Choice, Folds, TrainingImages, stratified_folds
+from trainer.learn.held_out import (
+    UNKNOWN,
+    Choice,
+    Folds,
+    Grams,
+    TrainingImages,
+    stratified_folds,
+)
 from trainer.learn.squared_hinge import solve_squared_hinge
 from trainer.metrics import Labels
 
@@ -59,7 +66,7 @@ def test_copies_are_held_out_with_their_originals_and_change_no_fold(
     images: tuple[Labels, Labels], count: int, seed: int
 ) -> None:
     labels, groups = images
-    both = TrainingImages((), labels, 5, groups).with_copies(())
+    both = TrainingImages((), labels, 5, groups).with_copies(Grams(()))
     alone = stratified_folds(labels, count, seed, groups)
     together = stratified_folds(both.labels, count, seed, both.groups)
     np.testing.assert_array_equal(np.tile(alone, 2), together)
@@ -78,7 +85,7 @@ def _images_and_copies() -> tuple[Float32Array, TrainingImages]:
     points = np.vstack([np.eye(3)[labels], np.eye(3)[rng.permutation(labels)]])
     points = (points + 0.3 * rng.normal(size=points.shape)).astype(np.float32)
     images = TrainingImages((points[:24] @ points[:24].T,), labels, 3)
-    return points, images.with_copies((points @ points.T,))
+    return points, images.with_copies(Grams((points @ points.T,)))
 
 
 def test_only_originals_are_tested_by_classifiers_of_originals_and_copies() -> None:

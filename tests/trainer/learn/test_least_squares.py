@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from service.engine.arrays import Float64Array
-from trainer.learn.held_out import Choice, Folds, TrainingImages, stratified_folds
+from trainer.learn.held_out import Choice, Folds, Grams, TrainingImages, stratified_folds
 from trainer.learn.least_squares import held_out_least_squares, ridges, targets
 
 _LABELS = np.arange(40) % 4
@@ -50,7 +50,7 @@ def test_scores_are_those_of_a_classifier_that_did_not_see_the_fold(
 def test_folds_test_the_same_images_by_least_squares_as_by_the_classifier() -> None:
     points = _points(50).astype(np.float32)
     images = TrainingImages((points @ points.T,), _LABELS, 4).with_copies(
-        (np.tile(points @ points.T, (2, 2)),)
+        Grams((np.tile(points @ points.T, (2, 2)),))
     )
     masks = stratified_folds(images.labels, 4, 0, images.groups)
     folds = Folds(images, masks, "svm")

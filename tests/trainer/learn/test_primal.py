@@ -35,7 +35,7 @@ class _RecordingFile(VectorFile):
 
 @pytest.fixture(autouse=True)
 def _in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feature_matrix, "_CHUNK", 16)
+    monkeypatch.setattr(feature_matrix, "CHUNK_ROWS", 16)
     monkeypatch.setattr(feature_matrix, "_TILE", 32)
     monkeypatch.setattr(primal, "_TOLERANCE", 1e-9)
     monkeypatch.setattr(primal, "_MOST_STEPS", 300)
@@ -153,7 +153,7 @@ def test_the_same_seed_gives_the_same_weights(file: VectorFile) -> None:
 def test_products_do_not_depend_on_chunks(
     file: VectorFile, monkeypatch: pytest.MonkeyPatch, chunk: int, tile: int
 ) -> None:
-    monkeypatch.setattr(feature_matrix, "_CHUNK", chunk)
+    monkeypatch.setattr(feature_matrix, "CHUNK_ROWS", chunk)
     monkeypatch.setattr(feature_matrix, "_TILE", tile)
     rng = np.random.default_rng(3)
     weights: Float32Array = rng.normal(size=(101, 3)).astype(np.float32)

@@ -92,3 +92,28 @@ def test_building_twice_gives_the_same_bits() -> None:
     first, second = (build_tree(_descriptors(3000), TreeSettings(depth=7)) for _ in range(2))
     assert first.vectors.tobytes() == second.vectors.tobytes()
     assert first.thresholds.tobytes() == second.thresholds.tobytes()
+
+
+@pytest.mark.parametrize("top_depth", [0, 1, 3, 5])
+def test_a_tree_below_its_own_top_is_the_same_tree(top_depth: int) -> None:
+    points, settings = _descriptors(500), TreeSettings(depth=5)
+    top = build_tree(points, TreeSettings(top_depth))
+    whole, joined = build_tree(points, settings), build_tree(points, settings, top)
+    np.testing.assert_array_equal(joined.directions, whole.directions)
+    np.testing.assert_array_equal(joined.cuts, whole.cuts)
+
+
+def test_a_tree_below_a_given_top_keeps_its_decisions() -> None:
+    points, top = _descriptors(500), build_tree(_descriptors(60, seed=1), TreeSettings(2))
+    tree = build_tree(points, TreeSettings(5), top)
+    np.testing.assert_array_equal(tree.route(points) >> 3, top.route(points))
+    counts = np.bincount(tree.route(points), minlength=32).reshape(4, 8)
+    assert (counts.max(axis=1) - counts.min(axis=1)).max() <= 1
+
+
+def test_a_leaf_of_the_top_without_descriptors_ends_its_branch() -> None:
+    points, top = _descriptors(64), build_tree(_descriptors(60, seed=1), TreeSettings(2))
+    kept = points[top.route(points) != 2]
+    tree = build_tree(kept, TreeSettings(3), top)
+    assert not tree.directions[3 + 2].any()
+    assert set(tree.route(points[top.route(points) == 2])) <= {4}

@@ -1,0 +1,104 @@
+"""Work for the workers of a cluster: functions of this trainer, and data that stay with them.
+
+A task is a function with arguments that may be results of other tasks, which the driver never
+sees. Dask remembers how each result came about: those that a dead worker had are computed again,
+and come out the same, because every task depends on its arguments only.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from trainer.errors import ClusterError, DataError
+from trainer.parallel import one_thread, progress_bar
+from trainer.stages import come_further
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+__all__ = ["Tasks", "spans"]
+
+Value = TypeVar("Value")
+
+# Results that are added up by one task.
+_FAN_IN = 4
+
+
+class Tasks:
+    """What is submitted to the workers that a client is connected to."""
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future":
+        """The future result of a function; futures among its arguments become their results."""
+        return self._client.submit(_in_one_thread, function, *arguments, pure=False)
+
+    def given(self, value: Any) -> "Future":
+        """A value of the driver that many tasks need, sent once and kept as results are."""
+        return self._client.submit(_itself, value, pure=False)
+
+    def each(
+        self, function: Callable[..., Any], items: Sequence[Any], *arguments: Any
+    ) -> list["Future"]:
+        """The function of every item, with further arguments that are the same for all."""
+        return [self.submit(function, item, *arguments) for item in items]
+
+    def total(self, futures: Sequence["Future"]) -> "Future":
+        """The sum of results, added up by the workers, in the same order whoever does it."""
+        while len(futures) > 1:
+            parts = [futures[i : i + _FAN_IN] for i in range(0, len(futures), _FAN_IN)]
+            futures = [self.submit(_added_up, *part) for part in parts]
+        return futures[0]
+
+    def results(self, futures: Sequence["Future"], title: str) -> Iterator[Any]:
+        """The results in order, each as soon as it is there; a bar on a terminal."""
+        from distributed import KilledWorker  # noqa: PLC0415
+        from distributed.client import FutureCancelledError  # noqa: PLC0415
+        from distributed.comm import CommClosedError  # noqa: PLC0415
+
+        with progress_bar(total=len(futures), desc=title) as bar:
+            for future in futures:
+                try:
+                    yield future.result()
+                except KilledWorker as error:
+                    raise ClusterError(
+                        f"workers died again and again over the same task ({title}): {error}; "
+                        "more memory for each of them may help"
+                    ) from error
+                except (FutureCancelledError, CommClosedError) as error:
+                    raise ClusterError(f"the scheduler was lost ({title}): {error}") from error
+                except OSError as error:
+                    raise DataError(
+                        f"a worker could not read or write ({title}): {error}"
+                    ) from error
+                bar.update()
+                come_further()
+
+    def result(self, future: "Future", title: str) -> Any:
+        """One result."""
+        return next(self.results([future], title))
+
+
+def spans(count: int, least: int, most: int) -> list[range]:
+    """0 to `count` in ranges of `least` or more, at most `most` of them.
+
+    They depend on nothing but these numbers, so that a result does not depend on the workers.
+    """
+    size = max(least, -(-count // most))
+    return [range(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def _in_one_thread(function: Callable[..., Value], *arguments: Any) -> Value:
+    with one_thread():
+        return function(*arguments)
+
+
+def _itself(value: Value) -> Value:
+    return value
+
+
+def _added_up(first: Any, *others: Any) -> Any:
+    total = first
+    for other in others:
+        total = total + other
+    return total
