@@ -26,6 +26,7 @@ from trainer.fit import WorkFiles, scratch_folder, train
 from trainer.fit_report import report_fit
 from trainer.page.document import REPORT_FILE, check_report_target, write_report
 from trainer.page.findings import of_bundle
+from trainer.predict.cli import add_predict
 from trainer.publish import check_target, publish
 from trainer.repeat import TOML_SETTINGS, recorded_command, typed_command
 from trainer.report import (
@@ -130,6 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_fit(commands)
     _add_evaluate(commands)
+    add_predict(commands)
     _add_report(commands)
     _add_check(commands)
     _add_baseline(commands)
