@@ -2,7 +2,7 @@
 
 from service.engine import LeafcodeError
 
-__all__ = ["ConfigError", "DataError", "MeasurementError", "TrainingError"]
+__all__ = ["ClusterError", "ConfigError", "DataError", "MeasurementError", "TrainingError"]
 
 
 class TrainingError(LeafcodeError):
@@ -15,6 +15,10 @@ class DataError(TrainingError):
 
 class ConfigError(TrainingError):
     """A setting is missing, unknown or out of range."""
+
+
+class ClusterError(TrainingError):
+    """Workers on other machines, or the way to them, are not what training needs."""
 
 
 class MeasurementError(TrainingError):
