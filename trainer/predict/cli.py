@@ -5,12 +5,13 @@ import json
 import logging
 import sys
 import time
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from service.engine.bundle import read_manifest
-from trainer.errors import DataError
+from trainer.errors import ConfigError, DataError
 from trainer.predict.image_list import list_images
 from trainer.predict.job import Model, Wanted, cut, job_of
 from trainer.predict.processes import pinned_processes
@@ -70,6 +71,12 @@ def add_predict(commands: Any) -> None:
     parser.add_argument(
         "--processes", type=_positive, metavar="N", help="processes [one for each core]"
     )
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Dask scheduler whose workers classify, such as tcp://10.0.0.1:8786, or local; they "
+        "find bundle, images and table under the same paths [processes of this machine]",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=_predict)
 
@@ -88,8 +95,7 @@ def _predict(options: argparse.Namespace) -> None:
     check_target(options.out, resume=options.resume)
     model = Model.of(options.bundle, read_manifest(options.bundle))
     try:
-        # Processes load the engine while the images are listed.
-        with pinned_processes(options.processes, partial(load_engine, model)) as workers:
+        with _workers(options, model) as workers:
             summary = _classify(options, model, workers, started)
     except KeyboardInterrupt:
         print("interrupted; the same command with --resume goes on", file=sys.stderr)
@@ -97,6 +103,17 @@ def _predict(options: argparse.Namespace) -> None:
     print(json.dumps(summary.to_json()) if options.json else summary_text(summary))
     if summary.counts.unreadable == summary.counts.images:
         raise DataError(f"not one of the {summary.counts.images} images can be read")
+
+
+def _workers(options: argparse.Namespace, model: Model) -> AbstractContextManager[Workers]:
+    if options.cluster is None:
+        # They load the engine while the images are listed.
+        return pinned_processes(options.processes, partial(load_engine, model))
+    if options.processes is not None:
+        raise ConfigError("--processes is for this machine, a cluster has the workers that it has")
+    from trainer.predict.cluster import cluster_workers  # noqa: PLC0415
+
+    return cluster_workers(options.cluster)
 
 
 def _classify(

@@ -9,6 +9,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from trainer.errors import TrainingError
 from trainer.predict.job import Job, Part
+from trainer.predict.processes import LostProcessError
 from trainer.predict.progress import PredictProgress
 from trainer.predict.worker import Attempt, Done, classify_part, reached
 
@@ -71,6 +72,11 @@ class _Losses:
             self.suspect = place
 
 
+def _how(error: Exception) -> str:
+    """How a process ended, as far as it is known."""
+    return str(error) if isinstance(error, LostProcessError) else type(error).__name__
+
+
 class _Run:
     """The parts that are left, those under way, and those that ended processes."""
 
@@ -92,7 +98,7 @@ class _Run:
             try:
                 return future.result()
             except self._workers.lost as error:
-                self._try_again(part, str(error))
+                self._try_again(part, _how(error))
         raise StopIteration
 
     def _submit(self) -> None:
