@@ -5,12 +5,14 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from service.engine.bundle import read_manifest
+from trainer.command_line import command_parser, run_command
 from trainer.errors import ConfigError, DataError
 from trainer.predict.image_list import list_images
 from trainer.predict.job import Model, Wanted, cut, job_of
@@ -20,7 +22,7 @@ from trainer.predict.run import Workers, classify_parts
 from trainer.predict.summary import Summary, summary_text
 from trainer.predict.worker import load_engine
 
-__all__ = ["add_predict"]
+__all__ = ["add_predict", "main"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,13 @@ _EXAMPLES = """examples:
   python -m trainer predict models/photos/1 list.txt --out labels.parquet --top-k 5 --resume
   find /photos -name '*.jpg' | python -m trainer predict models/photos/1 - --out labels.parquet
 """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command `predict`, as `trainer.cli.main` does, which has all commands."""
+    parser, commands = command_parser()
+    add_predict(commands)
+    return run_command(parser, arguments)
 
 
 def add_predict(commands: Any) -> None:

@@ -1,6 +1,7 @@
 """What a process does: one part of the job, from files to the file of the part.
 
-Processes of this machine and workers of a cluster run the same function.
+Processes of this machine and workers of a cluster run the same function. Whoever only has them
+called needs no kernel, so that the engine is imported where it is used.
 """
 
 import contextlib
@@ -11,11 +12,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from service.engine import BundleError, Engine
-from trainer.predict.answers import Answer, answer
+from service.engine import BundleError
 from trainer.predict.job import Job, Model, Part
+
+if TYPE_CHECKING:
+    from service.engine import Engine
+    from trainer.predict.answers import Answer
 
 __all__ = ["Attempt", "Done", "classify_part", "load_engine", "reached"]
 
@@ -42,9 +46,10 @@ class Done:
 
 def classify_part(job: Job, part: Part, attempt: Attempt) -> Done:
     """Classify the images of a part and write its file."""
-    from trainer.predict.table import write_part  # noqa: PLC0415  # once the first images are done
-
     engine = load_engine(job.model)
+    from trainer.predict.answers import answer  # noqa: PLC0415
+    from trainer.predict.table import write_part  # noqa: PLC0415
+
     answers: list[Answer | str] = []
     with ExitStack() as stack:
         note = stack.enter_context(_Note(job, part)) if attempt.careful else None
@@ -60,9 +65,11 @@ def classify_part(job: Job, part: Part, attempt: Attempt) -> Done:
 
 
 @cache
-def load_engine(model: Model) -> Engine:
+def load_engine(model: Model) -> "Engine":
     """The engine of a model, loaded once in each process, with one thread."""
     from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    from service.engine import Engine  # noqa: PLC0415
 
     threadpool_limits(1, "blas")
     engine = Engine.load(model.bundle)
