@@ -21,7 +21,7 @@ _SMALLEST = 16
 # Pooled vectors have half a megabyte each, and those of a part are in memory together.
 _LARGEST_WITH_VECTORS = 64
 # The last parts are small, so that no process waits long for the last one: a part has at most this
-# share of the images that are left. 9144 images are 80 parts.
+# share of the images that are left. 9144 images are 79 parts.
 _PARTS_OF_THE_REST = 16
 # Folders with very many files are slow, so that of very many images parts are larger.
 _MOST_PARTS = 4096

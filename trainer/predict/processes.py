@@ -72,6 +72,8 @@ class PinnedProcesses:
         for process in self._processes:
             process.close()
         self._threads.shutdown()
+        for process in self._processes:
+            process.join()
 
 
 @contextmanager
@@ -121,6 +123,11 @@ class _Process:
         with self._closing:
             self._is_closed = True
             self._process.kill()
+
+    def join(self) -> None:
+        """Wait until a closed process has ended."""
+        self._process.join()
+        self._connection.close()
 
     def _start(self) -> None:
         self._connection, theirs = _CONTEXT.Pipe()
