@@ -1,11 +1,14 @@
 """`predict` beside bare engines on the same cores, over the same images.
 
 Bare engines are loaded and have the images in memory. The command is timed as a whole: it starts
-Python, loads the engine, lists and reads the files, and writes the table.
+Python, loads the engine, lists and reads the files, and writes the table. CPU time is compared,
+too, because a busy machine is not the same for two turns of a minute each.
 """
 
 import json
 import logging
+import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -38,38 +41,32 @@ class BulkSettings(Settings):
 
 @dataclass(frozen=True)
 class BulkResult:
-    """Images a second, turn by turn; there is one turn more of the engines than of predict.
-
-    `after_start` are those of predict without what it takes to start Python and import the
-    trainer.
-    """
+    """What was measured, turn by turn; there is one turn more of the engines than of predict."""
 
     images: int
     processes: int
-    engines: tuple[float, ...]
-    predict: tuple[float, ...]
-    after_start: tuple[float, ...]
+    engines: tuple["Turn", ...]
+    predict: tuple["Turn", ...]
 
     @property
     def ratio(self) -> Spread:
-        """Predict by the mean of the engines just before and just after it."""
-        return self._ratio(self.predict)
+        """Images a second of predict by the mean of the engines just before and just after it."""
+        around = [(before.rate + after.rate) / 2 for before, after in pairwise(self.engines)]
+        pairs = zip(self.predict, around, strict=True)
+        return Spread.of(turn.rate / mean for turn, mean in pairs)
 
     @property
-    def ratio_after_start(self) -> Spread:
-        """The same without the start of the command."""
-        return self._ratio(self.after_start)
-
-    def _ratio(self, rates: Sequence[float]) -> Spread:
-        around = [(before + after) / 2 for before, after in pairwise(self.engines)]
-        return Spread.of(rate / mean for rate, mean in zip(rates, around, strict=True))
+    def cpu_ratio(self) -> Spread:
+        """CPU time of the engines, the mean before and after, by that of predict."""
+        around = [(before.cpu + after.cpu) / 2 for before, after in pairwise(self.engines)]
+        return Spread.of(mean / turn.cpu for turn, mean in zip(self.predict, around, strict=True))
 
     def to_json(self) -> dict[str, object]:
         """All of it as plain JSON values."""
         return {
             "predict_vs_engine": self.ratio.median,
             "spread": asdict(self.ratio),
-            "after_start": asdict(self.ratio_after_start),
+            "cpu_spread": asdict(self.cpu_ratio),
             "turns": asdict(self),
             "machine": describe_machine(),
         }
@@ -79,12 +76,25 @@ class BulkResult:
         return "\n".join(
             [
                 f"{self.images} images, {self.processes} processes",
-                _line("predict / bare engines", self.ratio),
-                _line("the same, after the start of Python", self.ratio_after_start),
-                _line("predict, images a second", Spread.of(self.predict)),
-                _line("bare engines, images a second", Spread.of(self.engines)),
+                _line("images a second, predict / bare engines", self.ratio),
+                _line("CPU time, bare engines / predict", self.cpu_ratio),
+                _line("images a second, predict", Spread.of(t.rate for t in self.predict)),
+                _line("images a second, bare engines", Spread.of(t.rate for t in self.engines)),
+                _line("CPU ms an image, predict", self._milliseconds(self.predict)),
+                _line("CPU ms an image, bare engines", self._milliseconds(self.engines)),
             ]
         )
+
+    def _milliseconds(self, turns: Sequence["Turn"]) -> Spread:
+        return Spread.of(1e3 * turn.cpu / self.images for turn in turns)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Images a second of elapsed time, and CPU seconds of all processes."""
+
+    rate: float
+    cpu: float
 
 
 def _line(title: str, found: Spread) -> str:
@@ -98,44 +108,56 @@ def measure_bulk(bundle: Path, folder: Path, settings: BulkSettings) -> BulkResu
     if len(images) < len(cores):
         raise MeasurementError(f"{folder} has {len(images)} images, expected {len(cores)} at least")
     shares = [images[number :: len(cores)] for number in range(len(cores))]
-    predict: list[float] = []
-    after_start: list[float] = []
+    turns: list[Turn] = []
     with engine_processes(bundle, shares, cores) as engines:
-        rates = [_engines_per_second(engines, shares)]
+        bare = [_engines_turn(engines, shares)]
         for number in range(settings.rounds):
-            elapsed, seconds = _predict(bundle, folder, cores)
-            predict.append(len(images) / elapsed)
-            after_start.append(len(images) / seconds)
-            rates.append(_engines_per_second(engines, shares))
-            logger.info("round %d: predict %.1f, engines %.1f", number, predict[-1], rates[-1])
-    turns = (tuple(rates), tuple(predict), tuple(after_start))
-    return BulkResult(len(images), len(cores), *turns)
+            turns.append(_predict_turn(bundle, folder, cores))
+            bare.append(_engines_turn(engines, shares))
+            logger.info(
+                "round %d: predict %.1f a second, engines %.1f",
+                *(number, turns[-1].rate, bare[-1].rate),
+            )
+    return BulkResult(len(images), len(cores), tuple(bare), tuple(turns))
 
 
-def _engines_per_second(
-    engines: Sequence[EngineProcess], shares: Sequence[Sequence[bytes]]
-) -> float:
-    """The sum of what each does, so that none waits for a slower one."""
+def _engines_turn(engines: Sequence[EngineProcess], shares: Sequence[Sequence[bytes]]) -> Turn:
+    """The sum of what each does a second, so that none waits for a slower one."""
+    before = sum(map(_cpu_seconds, engines))
     for engine in engines:
         engine.start()
     times = [engine.finished() for engine in engines]
+    cpu = sum(map(_cpu_seconds, engines)) - before
     pairs = zip(shares, times, strict=True)
-    return sum(len(share) / (ended - began) for share, (began, ended) in pairs)
+    return Turn(sum(len(share) / (ended - began) for share, (began, ended) in pairs), cpu)
 
 
-def _predict(bundle: Path, folder: Path, cores: Sequence[int]) -> tuple[float, float]:
-    """Seconds of the whole command, and of those it counts itself."""
+def _cpu_seconds(engine: EngineProcess) -> float:
+    """CPU time of a process that runs, by Linux."""
+    fields = Path(f"/proc/{engine.process.pid}/stat").read_text().rpartition(")")[2].split()
+    user, system = map(int, fields[11:13])
+    return (user + system) / os.sysconf("SC_CLK_TCK")
+
+
+def _predict_turn(bundle: Path, folder: Path, cores: Sequence[int]) -> Turn:
+    """The whole command, as a person types it."""
     with tempfile.TemporaryDirectory(prefix="leafcode-") as scratch, pinned(cores):
         out = Path(scratch) / "labels.parquet"
         command = ["-m", "trainer", "predict", str(bundle), str(folder), "--out", str(out)]
-        started = time.perf_counter()
+        before, started = _children_cpu_seconds(), time.perf_counter()
         done = subprocess.run(  # noqa: S603
             [sys.executable, *command, "--json"], capture_output=True, text=True, check=False
         )
-        elapsed = time.perf_counter() - started
+        elapsed, cpu = time.perf_counter() - started, _children_cpu_seconds() - before
     if done.returncode:
         raise MeasurementError(f"predict failed: {done.stderr.strip()}")
     summary = json.loads(done.stdout)
     if summary["unreadable"]:
         raise MeasurementError(f"{summary['unreadable']} images of {folder} cannot be read")
-    return elapsed, summary["seconds"]
+    return Turn(summary["images"] / elapsed, cpu)
+
+
+def _children_cpu_seconds() -> float:
+    """CPU time of all processes below this one that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
