@@ -111,13 +111,9 @@ def measure_bulk(bundle: Path, folder: Path, settings: BulkSettings) -> BulkResu
     turns: list[Turn] = []
     with engine_processes(bundle, shares, cores) as engines:
         bare = [_engines_turn(engines, shares)]
-        for number in range(settings.rounds):
+        for _ in range(settings.rounds):
             turns.append(_predict_turn(bundle, folder, cores))
             bare.append(_engines_turn(engines, shares))
-            logger.info(
-                "round %d: predict %.1f a second, engines %.1f",
-                *(number, turns[-1].rate, bare[-1].rate),
-            )
     return BulkResult(len(images), len(cores), tuple(bare), tuple(turns))
 
 
@@ -129,7 +125,9 @@ def _engines_turn(engines: Sequence[EngineProcess], shares: Sequence[Sequence[by
     times = [engine.finished() for engine in engines]
     cpu = sum(map(_cpu_seconds, engines)) - before
     pairs = zip(shares, times, strict=True)
-    return Turn(sum(len(share) / (ended - began) for share, (began, ended) in pairs), cpu)
+    rate = sum(len(share) / (ended - began) for share, (began, ended) in pairs)
+    logger.info("engines: %.1f a second, %.1f CPU s", rate, cpu)
+    return Turn(rate, cpu)
 
 
 def _cpu_seconds(engine: EngineProcess) -> float:
@@ -154,7 +152,9 @@ def _predict_turn(bundle: Path, folder: Path, cores: Sequence[int]) -> Turn:
     summary = json.loads(done.stdout)
     if summary["unreadable"]:
         raise MeasurementError(f"{summary['unreadable']} images of {folder} cannot be read")
-    return Turn(summary["images"] / elapsed, cpu)
+    rate = summary["images"] / elapsed
+    logger.info("predict: %.1f a second, %.1f CPU s", rate, cpu)
+    return Turn(rate, cpu)
 
 
 def _children_cpu_seconds() -> float:
