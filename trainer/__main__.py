@@ -16,7 +16,12 @@ def main() -> int:
     try:
         # Nothing of what is imported is garbage; to look for some takes a tenth of the time.
         gc.disable()
-        from trainer.cli import main as run  # noqa: PLC0415
+        if sys.argv[1:2] == ["predict"]:
+            # Alone, because all other commands take a second to import, which its processes
+            # would wait for.
+            from trainer.predict.cli import main as run  # noqa: PLC0415
+        else:
+            from trainer.cli import main as run  # noqa: PLC0415
 
         gc.enable()
         return run()

@@ -1,7 +1,6 @@
 """`python -m trainer fit | evaluate | baseline | …`: arguments in, text or JSON out."""
 
 import argparse
-import importlib.util
 import json
 import logging
 import sys
@@ -9,25 +8,26 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from service.engine import Engine, LeafcodeError
-from service.engine.cpu_level import require_cpu_level
+from service.engine import Engine
 from trainer.cache_options import add_cache_options, cached_vectors, unfinished_fits
 from trainer.check import check
 from trainer.check_text import check_text
 from trainer.cluster.option import add_cluster_option, find_from_anywhere, workplace_of
+from trainer.command_line import command_parser, run_command
 from trainer.config import FitConfig, given_settings, load_config
 from trainer.data.dataset import Dataset, scan
 from trainer.data.labels_file import read_labels
 from trainer.data.notes import notes
 from trainer.data.sampling import log_unreadable
 from trainer.data.urls import folder_of
-from trainer.errors import ConfigError, DataError
+from trainer.errors import DataError
 from trainer.evaluate import choose_test_images, evaluation_of, score_images
 from trainer.exact.baseline import OmpDictionary, measure_baseline
 from trainer.fit import WorkFiles, scratch_folder, train
 from trainer.fit_report import report_fit
 from trainer.page.document import REPORT_FILE, check_report_target, write_report
 from trainer.page.findings import of_bundle
+from trainer.predict.cli import add_predict
 from trainer.publish import check_target, publish
 from trainer.repeat import TOML_SETTINGS, recorded_command, typed_command
 from trainer.report import (
@@ -91,47 +91,14 @@ _BASELINE_SETTINGS = frozenset(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 1 for bad data, 2 for bad usage."""
-    typed = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser().parse_args(typed)
-    options.typed = typed
-    _require_libraries()
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    try:
-        require_cpu_level()
-        options.run(options)
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except LeafcodeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted; nothing was written", file=sys.stderr)
-        return 130
-    return 0
-
-
-def _require_libraries() -> None:
-    """Raise `ModuleNotFoundError` now, not in the middle of training, if one is missing."""
-    for name in ("scipy", "sklearn", "threadpoolctl", "tqdm"):
-        if importlib.util.find_spec(name) is None:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-
-class _Parser(argparse.ArgumentParser):
-    """Takes options by their whole names only, here and in all commands below."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options, allow_abbrev=False)
+    return run_command(_parser(), arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = _Parser(
-        prog="python -m trainer", description="Train and evaluate Leafcode bundles."
-    )
-    commands = parser.add_subparsers(required=True, metavar="command")
+    parser, commands = command_parser()
     _add_fit(commands)
     _add_evaluate(commands)
+    add_predict(commands)
     _add_report(commands)
     _add_check(commands)
     _add_baseline(commands)

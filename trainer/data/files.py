@@ -1,13 +1,16 @@
 """Files that are there whole or not at all."""
 
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = ["replacing"]
+__all__ = ["remove_unfinished", "replacing"]
+
+# Hidden, so that whoever reads a whole folder passes it over.
+_UNFINISHED = ".unfinished-"
 
 
 @contextmanager
@@ -16,12 +19,19 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
     Nothing is left of it where writing fails.
     """
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+    unfinished = path.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
+    with unfinished.open("xb") as file:
         try:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            Path(file.name).replace(path)
+            unfinished.replace(path)
         except BaseException:
-            Path(file.name).unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
             raise
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what processes that were killed while they wrote have left in a folder."""
+    for path in folder.glob(f"{_UNFINISHED}*"):
+        path.unlink(missing_ok=True)

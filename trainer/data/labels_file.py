@@ -1,4 +1,4 @@
-"""Labels from a file in place of folders: CSV with the columns path and label, or JSON lines."""
+"""Files that name images: CSV or JSON lines with a path and, in place of folders, a label each."""
 
 import csv
 import json
@@ -13,11 +13,12 @@ from trainer.data.image_files import find_images, printable
 from trainer.data.urls import is_url
 from trainer.errors import DataError
 
-__all__ = ["read_labels"]
+__all__ = ["read_labels", "read_paths"]
 
 _EXPECTED = "expected the columns path and label"
 # What spreadsheets write between columns, the usual one first.
 _DELIMITERS = ",;\t"
+_QUOTED_LENGTH = 80
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,33 @@ def read_labels(file: Path, root: Path, exclude: Sequence[str] = ()) -> Dataset:
     return replace(dataset_of(root, ordered, exclude), unlabelled=tuple(unlabelled))
 
 
+def read_paths(data: bytes, where: str) -> Iterator[str]:
+    """The paths of a list: one a line, a column `path` of CSV, or members `path` of JSON lines.
+
+    A list that names labels, too, is one. Errors name it as `where`.
+    """
+    text = _decoded(data)
+    if text.lstrip().startswith("{"):
+        rows = ((number, path) for number, path, _ in _json_rows(text, where))
+    elif "path" in _header(text)[0]:
+        rows = ((number, path) for number, path, _ in _csv_rows(text, where, ("path",)))
+    else:
+        lines = enumerate(text.split("\n"), 1)
+        rows = ((number, line.removesuffix("\r")) for number, line in lines if line.strip())
+    for number, path in rows:
+        if not path:
+            raise DataError(f"{where} line {number} has no path")
+        if not _can_name_a_file(path):
+            raise DataError(f"{where} line {number}: no file can be named {_quoted(path)}")
+        yield path
+
+
+def _quoted(path: str) -> str:
+    """A path as text, cut where it is no path."""
+    text = printable(path)
+    return text if len(text) <= _QUOTED_LENGTH else f"{text[:_QUOTED_LENGTH]}…"
+
+
 def _places(lines: Iterable[_Line], file: Path, root: Path) -> dict[str, Path]:
     """Where the image of each path is."""
     places: dict[str, Path] = {}
@@ -88,18 +116,23 @@ def _different(lines: Iterable[_Line], file: Path) -> Iterator[_Line]:
 
 def _read(file: Path) -> Iterator[_Line]:
     try:
-        # Names that are not UTF-8 stay what they are in the file system.
-        text = file.read_bytes().decode("utf-8-sig", "surrogateescape")
+        text = _decoded(file.read_bytes())
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror or error}") from error
     is_json = text.lstrip().startswith("{")
-    for number, path, label in _json_rows(text, file) if is_json else _csv_rows(text, file):
+    rows = _json_rows(text, file) if is_json else _csv_rows(text, file, ("path", "label"))
+    for number, path, label in rows:
         if not path or not label:
             missing = "label" if path else "path"
             raise DataError(f"{file} line {number} has no {missing}, {_EXPECTED}")
         if not _can_name_a_file(path):
             raise DataError(f"{file} line {number}: no file can be named {printable(path)}")
         yield _Line(number, path, printable(label))
+
+
+def _decoded(data: bytes) -> str:
+    """Names that are not UTF-8 stay what they are in the file system."""
+    return data.decode("utf-8-sig", "surrogateescape")
 
 
 def _can_name_a_file(path: str) -> bool:
@@ -109,16 +142,26 @@ def _can_name_a_file(path: str) -> bool:
         return False
 
 
-def _csv_rows(text: str, file: Path) -> Iterator[tuple[int, str, str]]:
-    header = text.partition("\n")[0]
-    delimiter = next((mark for mark in _DELIMITERS if mark in header), ",")
+def _header(text: str) -> tuple[list[str], str]:
+    """The names of the columns by the first line, and what is between them."""
+    line = text.partition("\n")[0]
+    delimiter = next((mark for mark in _DELIMITERS if mark in line), ",")
+    names = next(csv.reader([line], delimiter=delimiter), [])
+    return [name.strip().lower() for name in names], delimiter
+
+
+def _csv_rows(
+    text: str, file: Path | str, columns: Sequence[str]
+) -> Iterator[tuple[int, str, str]]:
+    """The number of each line, its path, and its label, empty if there is no such column."""
+    names, delimiter = _header(text)
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
     try:
-        names = [name.strip().lower() for name in next(reader, [])]
-        if "path" not in names or "label" not in names:
+        next(reader, [])
+        if not set(columns) <= set(names):
             found = f"the columns {', '.join(names)}" if names else "nothing"
             raise DataError(f"{file} line 1 has {printable(found)}, {_EXPECTED}")
-        path, label = names.index("path"), names.index("label")
+        path, label = names.index("path"), names.index(columns[-1])
         for row in reader:
             if any(row):
                 cells = [*row, *[""] * len(names)]
@@ -127,7 +170,7 @@ def _csv_rows(text: str, file: Path) -> Iterator[tuple[int, str, str]]:
         raise DataError(f"{file} line {reader.line_num} is no CSV: {error}") from error
 
 
-def _json_rows(text: str, file: Path) -> Iterator[tuple[int, str, str]]:
+def _json_rows(text: str, file: Path | str) -> Iterator[tuple[int, str, str]]:
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

@@ -9,6 +9,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from trainer.bench.bulk import BulkSettings, measure_bulk
 from trainer.bench.plot import draw_speed
 from trainer.bench.report import markdown_section, speed_text
 from trainer.bench.run import Sources, measure_speed
@@ -105,6 +106,7 @@ def add_reproduce(commands: Any) -> None:
     solvers.set_defaults(run=_reproduce_solvers)
     _add_cluster(experiments)
     _add_explanations(experiments)
+    _add_bulk(experiments)
     _add_speed(experiments)
     _add_accuracy(experiments, CALTECH101)
     _add_accuracy(experiments, SCENES15)
@@ -188,6 +190,26 @@ def _reproduce_explanations(options: argparse.Namespace) -> None:
     settings = ExplanationSettings.of(ExplanationSettings.given(options))
     report = measure_explanations(options.bundle, options.data, settings)
     print(json.dumps(asdict(report)) if options.json else explanations_text(report))
+
+
+def _add_bulk(experiments: Any) -> None:
+    parser = _add_experiment(
+        experiments,
+        "bulk",
+        BulkSettings,
+        "folder of images that can all be read",
+        "images a second of predict, beside bare engines on the same cores",
+    )
+    parser.add_argument(
+        "--bundle", type=Path, required=True, metavar="FOLDER", help="version of a model"
+    )
+    parser.set_defaults(run=_reproduce_bulk)
+
+
+def _reproduce_bulk(options: argparse.Namespace) -> None:
+    settings = BulkSettings.of(BulkSettings.given(options))
+    result = measure_bulk(options.bundle, options.data, settings)
+    print(json.dumps(result.to_json()) if options.json else result.to_text())
 
 
 def _add_speed(experiments: Any) -> None:

@@ -1,0 +1,80 @@
+"""Processes behind the interface of an executor: they work, they may end, none is left."""
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import wait
+from functools import partial
+
+import pytest
+
+from tests.support.processes import ROOT, is_alive, until
+from trainer.errors import DataError
+from trainer.predict.processes import LostProcessError, pinned_processes
+
+NOTHING = partial(int)
+
+
+def fail(sentence: str) -> None:
+    raise DataError(sentence)
+
+
+def test_calls_are_made_elsewhere_each_process_on_its_core() -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    with pinned_processes(None, NOTHING) as processes:
+        assert processes.capacity == len(cores)
+        calls = [processes.submit(os.sched_getaffinity, 0) for _ in range(20)]
+        found = {core for call in calls for core in call.result()}
+        assert all(len(call.result()) == 1 for call in calls)
+        assert found <= set(cores)
+        assert processes.submit(os.getpid).result() != os.getpid()
+
+
+def test_errors_endings_and_work_in_between() -> None:
+    with pinned_processes(1, NOTHING) as processes:
+        first = processes.submit(os.getpid).result()
+        with pytest.raises(DataError, match="not this way") as error:
+            processes.submit(fail, "not this way").result()
+        assert "in fail" in error.value.__notes__[0]
+        with pytest.raises(LostProcessError, match=r"^exit code 3$"):
+            processes.submit(os._exit, 3).result()
+        second = processes.submit(os.getpid).result()
+        assert second != first
+        os.kill(second, signal.SIGKILL)
+        with pytest.raises(LostProcessError, match=r"^signal 9$"):
+            processes.submit(os.getpid).result()
+        third = processes.submit(os.getpid).result()
+    assert not any(map(is_alive, (first, second, third)))
+
+
+def test_a_process_that_ends_costs_no_other_call() -> None:
+    with pinned_processes(2, NOTHING) as processes:
+        lost = processes.submit(os._exit, 3)
+        others = [processes.submit(abs, -number) for number in range(20)]
+        wait(others)
+        assert isinstance(lost.exception(), LostProcessError)
+        assert [other.result() for other in others] == list(range(20))
+
+
+_STARTER = """
+import os, signal
+from functools import partial
+from trainer.predict.processes import pinned_processes
+if __name__ == "__main__":
+    with pinned_processes(2, partial(int)) as processes:
+        pids = {call.result() for call in [processes.submit(os.getpid) for _ in range(20)]}
+        processes.submit(signal.pause)
+        print(*pids, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_processes_end_when_the_one_that_started_them_is_killed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _STARTER], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert pids
+    until(lambda: not any(map(is_alive, pids)))

@@ -1,0 +1,78 @@
+"""One image to its row of the table, or to the sentence that says why there are no labels."""
+
+import os
+import stat
+from dataclasses import dataclass
+
+from service.engine import Engine, ImageError, ImageLimits, Prediction, ScoredImage, Stopwatch
+from service.engine.arrays import Float32Array
+from service.engine.encoding import Encoded
+from trainer.predict.job import Wanted
+
+__all__ = ["Answer", "answer"]
+
+_LIMITS = ImageLimits()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Ranked labels, whether the image is known, and what else was asked for.
+
+    `coded` is what the first block of codes was pooled from: its codes and their grid.
+    """
+
+    predictions: tuple[Prediction, ...]
+    known: bool
+    pooled: Float32Array | None = None
+    coded: Encoded | None = None
+
+
+def answer(engine: Engine, path: str, wanted: Wanted) -> Answer | str:
+    """What the engine says of an image file; no file raises an error."""
+    try:
+        data = _read(path)
+        if wanted.pooled_vectors or wanted.codes:
+            return _with_features(engine, data, wanted)
+        return _ranked(engine, engine.score(data), wanted)
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    except MemoryError:
+        return "there is not enough memory to decode it"
+    except ImageError as error:
+        return str(error)
+
+
+def _with_features(engine: Engine, data: bytes, wanted: Wanted) -> Answer:
+    """The road of `Engine.score`, with what is on the way."""
+    picture, watch = engine.decode_picture(data), Stopwatch()
+    encoded = [view.encode_image(picture, engine.threads, watch) for view in engine.views]
+    pooled = engine.pool_encoded(encoded, watch)
+    scored = ScoredImage(engine.classifier.scores(pooled), picture.is_blank)
+    coded = encoded[engine.config.codes.view] if wanted.codes else None
+    return _ranked(engine, scored, wanted, pooled if wanted.pooled_vectors else None, coded)
+
+
+def _ranked(
+    engine: Engine,
+    scored: ScoredImage,
+    wanted: Wanted,
+    pooled: Float32Array | None = None,
+    coded: Encoded | None = None,
+) -> Answer:
+    ranked = engine.rank(scored.scores, wanted.top_k)
+    return Answer(ranked, engine.is_known(scored), pooled, coded)
+
+
+def _read(path: str) -> bytes:
+    """All of a file, or its first bytes if it is too large for any image.
+
+    Opened without waiting: a pipe among the images would never answer.
+    """
+    with open(path, "rb", opener=_open) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("it is not a regular file")
+        return file.read(_LIMITS.max_bytes + 1)
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
