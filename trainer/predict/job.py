@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import service
+from service import __version__
 from service.engine import Manifest
 
 __all__ = ["Job", "Model", "Part", "Wanted", "cut", "job_of"]
@@ -86,7 +86,7 @@ def job_of(model: Model, images: Path, names: Sequence[str], out: Path, wanted: 
         "model": model.name,
         "version": model.version,
         "digest": model.digest,
-        "leafcode": service.__version__,
+        "leafcode": __version__,
         "images": len(names),
         "images_sha256": _digest(names),
         **asdict(wanted),
