@@ -35,7 +35,6 @@ _DESCRIPTORS: dict[SiftKind, str] = {
 _CODINGS: dict[Coding, str] = {"tree": "tree", "omp": "OMP"}
 _ORIGINS: tuple[Origin, ...] = get_args(Origin)
 _RECIPES: tuple[RecipeName, ...] = get_args(RecipeName)
-_BEYOND = tuple(recipe for recipe in _RECIPES if recipe != "paper")
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,6 @@ DEFAULT_CELLS = (
     Cell("tree", "fast-sift", 10, 1024, "foreign"),
     *(Cell("tree", "lazebnik-sift", 5, atoms, "foreign") for atoms in (1024, 2048)),
     Cell("omp", "lazebnik-sift", 5, 1024, "foreign"),
-    *(Cell("tree", "fast-sift", 5, 1024, recipe=recipe) for recipe in _BEYOND),
 )
 
 
@@ -103,14 +101,13 @@ class Selection:
 def chosen_cells(selection: Selection) -> tuple[Cell, ...]:
     """The default cells, or every combination of the chosen values.
 
-    Where nothing but the dictionary is chosen, the paper's default cells with that dictionary.
+    Where nothing but the dictionary is chosen, the default cells with that dictionary.
     """
     origins = _choices("dictionary", selection.dictionary or "own", _ORIGINS)
     if selection == Selection(dictionary=selection.dictionary):
         if selection.dictionary is None:
             return DEFAULT_CELLS
-        papers = [cell for cell in DEFAULT_CELLS if cell.recipe == "paper"]
-        return tuple(replace(cell, dictionary=o) for cell in papers for o in origins)
+        return tuple(replace(cell, dictionary=o) for cell in DEFAULT_CELLS for o in origins)
     combinations = product(
         _choices("coder", selection.coder or "tree", _CODINGS),
         _choices("descriptor", selection.descriptor or "fast-sift", _DESCRIPTORS),
