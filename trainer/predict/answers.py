@@ -69,9 +69,12 @@ def _read(path: str) -> bytes:
     Opened without waiting: a pipe among the images would never answer.
     """
     with open(path, "rb", opener=_open) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
             raise OSError("it is not a regular file")
-        return file.read(_LIMITS.max_bytes + 1)
+        # Not the limit alone: Python makes room for as many bytes as are asked for, and memory
+        # that is taken and given back for every image costs 1.3 % of its time.
+        return file.read(min(found.st_size, _LIMITS.max_bytes) + 1)
 
 
 def _open(path: str, flags: int) -> int:
