@@ -9,18 +9,19 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from service.engine import EngineConfig
 from trainer.data.files import remove_unfinished, replacing
 from trainer.errors import ConfigError, DataError, TrainingError
-from trainer.predict.answers import Answer
-from trainer.predict.columns import table_of
 from trainer.predict.job import Job, Part
 from trainer.predict.summary import TableCounts
+
+if TYPE_CHECKING:
+    from service.engine import EngineConfig
+    from trainer.predict.answers import Answer
 
 __all__ = ["check_target", "count", "is_written", "open_table", "write_part"]
 
@@ -93,8 +94,13 @@ def _require_same(found: dict[str, Any], job: Job) -> None:
             )
 
 
-def write_part(job: Job, part: Part, answers: Sequence[Answer | str], config: EngineConfig) -> None:
+def write_part(
+    job: Job, part: Part, answers: Sequence["Answer | str"], config: "EngineConfig"
+) -> None:
     """Write the file of a part; a reader sees all of it or nothing."""
+    # By a process that has an engine; whoever starts it would wait for the compiler to be imported.
+    from trainer.predict.columns import table_of  # noqa: PLC0415
+
     metadata = {_METADATA: json.dumps({**job.facts, "run": job.run})}
     table = table_of(part.names, answers, job.wanted, config).replace_schema_metadata(metadata)
     path = job.out / part.file_name
