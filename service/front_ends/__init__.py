@@ -5,5 +5,5 @@ them. Each front end is the whole service in small: event loop, queue, fork serv
 the pinned workers. They inherit the socket, so that a connection which nobody has accepted yet is
 lost with none of them, and take turns at accepting (`acceptor.py`). The parent and each front end
 talk in lines of JSON over a socket pair (`lines.py`), through which a front end also asks the
-others (`link.py`, `hub.py`) and learns when all have loaded a version (`agreement.py`).
+others (`link.py`) and learns when all have loaded a version (`agreement.py`).
 """
