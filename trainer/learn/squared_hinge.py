@@ -88,13 +88,14 @@ class _Step:
 
 
 class FirstSteps:
-    """The steps before Newton's with one Gram matrix and its labels, each taken once.
+    """The steps before Newton's with one Gram matrix and its labels, where they are used again.
 
-    They are kept by λ, and are the same for all C of which every λ is below the least.
+    They are the same for all C of which every λ is below the least. Those of a smaller C are its
+    own, and are not kept.
     """
 
     def __init__(self) -> None:
-        self._ends: dict[tuple[bytes, float], tuple[Float64Array, Labels]] = {}
+        self._ends: dict[float, tuple[Float64Array, Labels]] = {}
 
     def end(
         self,
@@ -104,11 +105,12 @@ class FirstSteps:
         tolerance: float,
     ) -> tuple[Float64Array, Labels]:
         """Coefficients (labels, n), and the labels that they do not solve yet."""
-        key = ridge.tobytes(), tolerance
-        if key not in self._ends:
+        if (ridge > _FIRST_RIDGE).any():
+            return _descend(signs, ridge_inverse(kernel, ridge), ridge, tolerance)
+        if tolerance not in self._ends:
             inverse = ridge_inverse(kernel, ridge)
-            self._ends[key] = _descend(signs, inverse, ridge, tolerance)
-        coefficients, left = self._ends[key]
+            self._ends[tolerance] = _descend(signs, inverse, ridge, tolerance)
+        coefficients, left = self._ends[tolerance]
         return coefficients.copy(), left
 
 
