@@ -135,9 +135,7 @@ def train(  # noqa: PLR0913, PLR0917  # what, how, and where
     ):
         state = None
         if reused is None and files.states is not None:
-            state = FitState.begin(
-                files.states, split.train, config, resume=files.resume, workplace=workplace.name
-            )
+            state = FitState.begin(files.states, split.train, config, resume=files.resume)
         run = _Run(dataset, split, unknown, plan, state, reused, workplace)
         return _train(run, name).with_stages(stages)
 

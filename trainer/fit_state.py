@@ -27,7 +27,7 @@ __all__ = ["FitState"]
 logger = logging.getLogger(__name__)
 
 # To be raised when learning gives other tensors than before for the same settings.
-_LEARNING_VERSION = 1
+_LEARNING_VERSION = 2
 
 _FEATURES_FILE = "features.safetensors"
 _ITERATIONS_FILE = "iterations.npz"
@@ -51,14 +51,12 @@ class FitState:
         config: FitConfig,
         *,
         resume: bool,
-        workplace: str = "",
     ) -> "FitState | None":
         """The state of a fit of these images; empty, unless it is to `resume` what is there.
 
-        A workplace with a name learns otherwise than one without. None where nothing can be
-        written.
+        None where nothing can be written.
         """
-        state = cls(states / _fingerprint(images, config, workplace), tuple(images))
+        state = cls(states / _fingerprint(images, config), tuple(images))
         if not resume:
             state.remove()
         elif not state.folder.exists():
@@ -135,14 +133,12 @@ class FitState:
         return self.folder / _FEATURES_FILE
 
 
-def _fingerprint(images: Sequence[LabelledImage], config: FitConfig, workplace: str) -> str:
+def _fingerprint(images: Sequence[LabelledImage], config: FitConfig) -> str:
     """Of all that is learned from; files are told by their names, sizes and times."""
     groups = [Path(config.given_groups)] if config.given_groups else []
     files = [_identity(path) for path in (*(image.path for image in images), *groups)]
     labels = [image.label for image in images]
     facts = {"files": files, "labels": labels, "version": _LEARNING_VERSION, **config.to_json()}
-    if workplace:
-        facts["workplace"] = workplace
     return fingerprint(facts)[:_SHOWN_DIGITS]
 
 

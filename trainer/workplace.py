@@ -33,10 +33,6 @@ Result = TypeVar("Result")
 class Workplace(Protocol):
     """Somebody who works on images."""
 
-    @property
-    def name(self) -> str:
-        """What tells its results from another one's, if they differ for the same settings."""
-
     def require(self, config: FitConfig) -> None:
         """Reject settings that cannot be worked by."""
 
@@ -72,8 +68,6 @@ class Workplace(Protocol):
 
 class ThisMachine:
     """All is done by threads of this process."""
-
-    name = ""
 
     def require(self, config: FitConfig) -> None:
         """Every setting can be worked by."""

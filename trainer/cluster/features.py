@@ -17,7 +17,6 @@ from trainer.data.sampling import UnreadableImage
 from trainer.errors import ConfigError
 from trainer.features import FeaturePlan, learn_tree, sample_settings
 from trainer.learn.algorithm2 import LearnedCodes
-from trainer.learn.checkpoint import fingerprint
 from trainer.learn.training_run import RunSettings, learn_point_codes
 from trainer.learn.tree import TreeSettings
 
@@ -83,9 +82,7 @@ class ScatteredDescriptors:
     ) -> tuple[Hash, LearnedCodes]:
         """The tree, and how its leaves code them."""
         tree = learn_tree(self, view, plan.config)
-        grown = self._grown
-        name = fingerprint(run.facts, tree.directions, tree.cuts, grown.counts)
-        return tree, learn_point_codes(ScatteredPoints(self.tasks, grown), run, name)
+        return tree, learn_point_codes(ScatteredPoints(self.tasks, self._grown), run)
 
     def residuals(self, tree: Tree, config: ResidualsConfig) -> ResidualsBlock:
         """A block of their residuals."""

@@ -47,9 +47,8 @@ class ScatteredSample:
         """Descriptors of all parts."""
         return sum(self.sizes)
 
-    def some(self, tasks: Tasks, most: int) -> Float32Array:
-        """At most so many descriptors (n, d), evenly spread over all."""
-        step = -(-self.n_descriptors // most)
+    def some(self, tasks: Tasks, step: int) -> Float32Array:
+        """Every so many-th descriptor of all, the first among them (any, d)."""
         starts = np.cumsum([0, *self.sizes[:-1]])
         taken = [
             tasks.submit(_every, part, int(-start % step), step)

@@ -1,9 +1,9 @@
 """A tree whose top is the driver's and whose subtrees are the workers', with their descriptors.
 
-The top is built from a bounded sample. Then each part of the descriptors is split by the leaves of
-the top, and every leaf's pieces come together on one worker, which grows the subtree below it and
-keeps the descriptors by leaf. All that follows is computed there, by what computes it on one
-machine, and only tables and sums come back.
+The top is built from a bounded sample, as on one machine. Then each part of the descriptors is
+split by the leaves of the top, and every leaf's pieces come together on one worker, which grows the
+subtree below it and keeps the descriptors by leaf. All that follows is computed there, by what
+computes it on one machine, and only tables and sums come back.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,14 @@ from trainer.errors import ConfigError
 from trainer.learn.dictionary import DictionaryUpdate, NormalEquations, solve_normal_equations
 from trainer.learn.points import LocalPoints, Residuals
 from trainer.learn.somp import group_by_leaf, nearest_populated_of
-from trainer.learn.tree import TreeSettings, build_tree, grow_tree, joined_tree, require_enough
+from trainer.learn.tree import (
+    TreeSettings,
+    grow_tree,
+    joined_tree,
+    require_enough,
+    top_depth,
+    top_step,
+)
 
 if TYPE_CHECKING:
     from distributed import Future
@@ -31,24 +38,9 @@ __all__ = [
     "ScatteredPoints",
     "ScatteredTree",
     "Subtree",
-    "grow_below",
+    "grow_scattered_below",
     "grow_scattered_tree",
-    "top_depth",
 ]
-
-# Descriptors that the driver builds the top of the tree from.
-_TOP_SAMPLE = 100_000
-
-# Descriptors that a subtree has about, and how many levels a top has at most. The number of
-# subtrees depends on the descriptors alone, so that models do not depend on the workers.
-_PER_SUBTREE = 2**15
-_DEEPEST_TOP = 6
-
-
-def top_depth(n_descriptors: int, depth: int) -> int:
-    """Levels of the top of a tree of this depth; below it is a level at least."""
-    wanted = max(0, (n_descriptors // _PER_SUBTREE).bit_length())
-    return min(wanted, _DEEPEST_TOP, depth - 1)
 
 
 @dataclass(frozen=True)
@@ -75,14 +67,16 @@ class ScatteredTree:
 def grow_scattered_tree(
     tasks: Tasks, sample: ScatteredSample, settings: TreeSettings
 ) -> ScatteredTree:
-    """A tree for all descriptors of a sample, which gives its parts away."""
-    require_enough(sample.n_descriptors, settings.depth)
-    levels = top_depth(sample.n_descriptors, settings.depth)
-    top = build_tree(sample.some(tasks, _TOP_SAMPLE), replace(settings, depth=levels))
-    return grow_below(tasks, sample, settings, top)
+    """The tree that `build_tree` makes of all descriptors of a sample, which gives them away."""
+    n = sample.n_descriptors
+    require_enough(n, settings.depth)
+    some, levels = sample.some(tasks, top_step(n)), top_depth(n, settings.depth)
+    return grow_scattered_below(
+        tasks, sample, settings, grow_tree(some, replace(settings, depth=levels))
+    )
 
 
-def grow_below(
+def grow_scattered_below(
     tasks: Tasks, sample: ScatteredSample, settings: TreeSettings, top: Tree
 ) -> ScatteredTree:
     """The tree with this top. Workers forget parts and pieces as soon as they were used."""

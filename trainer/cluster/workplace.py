@@ -47,9 +47,6 @@ class ClusterWorkplace:
     client: "Client"
     is_local: bool = False
 
-    name = "cluster"
-    """Trees have other tops than on one machine."""
-
     @property
     def tasks(self) -> Tasks:
         """What is submitted to the workers."""

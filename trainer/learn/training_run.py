@@ -24,6 +24,9 @@ __all__ = ["RunSettings", "learn_hash_codes", "learn_point_codes", "learn_tree_c
 
 logger = logging.getLogger(__name__)
 
+# Descriptors that a fingerprint is made of, at most.
+_TOLD_BY = 1000
+
 
 @dataclass(frozen=True)
 class RunSettings:
@@ -82,10 +85,9 @@ def _refined(
     return LearnedCodes(Coder.from_table(table[group_ids], dictionary), errors), state
 
 
-def learn_point_codes(points: Points, settings: RunSettings, run: str) -> LearnedCodes:
-    """Algorithm 2 for descriptors by leaf; `run` is the fingerprint of these and the settings."""
-    checkpoint = None if settings.checkpoint is None else Checkpoint(settings.checkpoint, run)
-    learned, _ = _learn_points(points, settings, checkpoint)
+def learn_point_codes(points: Points, settings: RunSettings) -> LearnedCodes:
+    """Algorithm 2 for descriptors by leaf."""
+    learned, _ = _learn_points(points, settings)
     return learned
 
 
@@ -94,18 +96,14 @@ def _learn(
 ) -> tuple[LearnedCodes, TrainingState]:
     leaf_ids = hash_.route(descriptors)
     points = LocalPoints(group_by_leaf(descriptors, leaf_ids, hash_.n_leaves))
-    checkpoint = None
-    if settings.checkpoint is not None:
-        run = fingerprint(settings.facts, descriptors, leaf_ids)
-        checkpoint = Checkpoint(settings.checkpoint, run)
-    return _learn_points(points, settings, checkpoint)
+    return _learn_points(points, settings)
 
 
-def _learn_points(
-    points: Points, settings: RunSettings, checkpoint: Checkpoint | None
-) -> tuple[LearnedCodes, TrainingState]:
+def _learn_points(points: Points, settings: RunSettings) -> tuple[LearnedCodes, TrainingState]:
     """Algorithm 2 from the checkpoint or the start; the codes and the last state."""
-    last = None
+    checkpoint, last = None, None
+    if settings.checkpoint is not None:
+        checkpoint = Checkpoint(settings.checkpoint, _run_fingerprint(points, settings))
     if checkpoint and (last := checkpoint.load()):
         logger.info("resuming after iteration %d of %s", last.iteration, checkpoint.path)
 
@@ -124,3 +122,11 @@ def _learn_points(
     )
     assert last is not None  # noqa: S101  # there is at least one iteration
     return learned, last
+
+
+def _run_fingerprint(points: Points, settings: RunSettings) -> str:
+    """What a run can be told by wherever its descriptors are: some of them, by leaf."""
+    n, _ = points.shape
+    places = np.arange(0, n, -(-n // _TOLD_BY))
+    facts = {**settings.facts, "descriptors": n}
+    return fingerprint(facts, points.populated, points.rows(places))

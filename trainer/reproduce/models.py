@@ -35,7 +35,7 @@ __all__ = ["Models", "NotLearnedError", "Source", "cell_config", "files_fingerpr
 logger = logging.getLogger(__name__)
 
 # To be raised when learning gives other tensors than before for the same settings.
-_LEARNING_VERSION = 1
+_LEARNING_VERSION = 2
 
 # What of a fit's settings the tree depends on, and what dictionaries depend on besides.
 _TREE_SETTINGS = ("samples", "rounds", "radius", "max_side", "seed")

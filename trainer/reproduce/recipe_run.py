@@ -21,7 +21,7 @@ from trainer.reproduce.split_result import SplitResult
 __all__ = ["RecipeRun"]
 
 # To be raised when a fit gives other results than before for the same settings.
-_FIT_VERSION = 3
+_FIT_VERSION = 4
 
 
 @dataclass(frozen=True)

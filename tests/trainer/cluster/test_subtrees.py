@@ -1,4 +1,4 @@
-"""Learning on a cluster against one machine with the same top of the tree: the oracle."""
+"""Learning on a cluster against one machine, the oracle."""
 
 from collections.abc import Iterator
 
@@ -8,21 +8,20 @@ import pytest
 from service.engine.arrays import Float32Array
 from service.engine.config import ResidualsConfig
 from service.engine.tree import Tree
-from trainer.cluster import subtrees
 from trainer.cluster.residuals import learn_scattered_residuals
 from trainer.cluster.sampling import ScatteredSample
 from trainer.cluster.subtrees import (
     ScatteredPoints,
     ScatteredTree,
-    grow_below,
+    grow_scattered_below,
     grow_scattered_tree,
-    top_depth,
 )
 from trainer.cluster.tasks import Tasks
 from trainer.errors import ConfigError, DataError
+from trainer.learn import tree as tree_module
 from trainer.learn.algorithm2 import CodeSettings, learn_codes, learn_codes_of
 from trainer.learn.residuals import learn_residuals
-from trainer.learn.tree import TreeSettings, build_tree
+from trainer.learn.tree import TreeSettings, build_tree, grow_tree
 
 SETTINGS = TreeSettings(depth=6)
 
@@ -45,8 +44,8 @@ def _scattered(tasks: Tasks, descriptors: Float32Array, n_parts: int) -> Scatter
 @pytest.fixture(scope="module", autouse=True)
 def _small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subtrees, "_PER_SUBTREE", 300)
-        patch.setattr(subtrees, "_TOP_SAMPLE", 700)
+        patch.setattr(tree_module, "_PER_SUBTREE", 300)
+        patch.setattr(tree_module, "_TOP_SAMPLE", 700)
         yield
 
 
@@ -61,13 +60,11 @@ def grown(tasks: Tasks, descriptors: Float32Array, _small: None) -> ScatteredTre
 
 
 @pytest.fixture(scope="module")
-def oracle(descriptors: Float32Array) -> Tree:
-    """One machine's tree below a top of every fifth descriptor."""
-    top = build_tree(descriptors[::5], TreeSettings(depth=4))
-    return build_tree(descriptors, SETTINGS, top)
+def oracle(descriptors: Float32Array, _small: None) -> Tree:
+    return build_tree(descriptors, SETTINGS)
 
 
-def test_the_tree_is_that_of_one_machine_below_the_same_top(
+def test_the_tree_is_that_of_one_machine(
     grown: ScatteredTree, oracle: Tree, descriptors: Float32Array
 ) -> None:
     assert (grown.top_depth, len(grown.subtrees)) == (4, 16)
@@ -125,9 +122,9 @@ def test_nothing_depends_on_how_descriptors_are_parted(
 
 def test_a_subtree_without_descriptors_takes_the_active_set_before_it(tasks: Tasks) -> None:
     points = _descriptors(900)
-    top = build_tree(points, TreeSettings(depth=2))
+    top = grow_tree(points, TreeSettings(depth=2))
     kept = points[top.route(points) != 2]
-    grown = grow_below(tasks, _scattered(tasks, kept, 2), TreeSettings(depth=3), top)
+    grown = grow_scattered_below(tasks, _scattered(tasks, kept, 2), TreeSettings(depth=3), top)
     assert not grown.counts[4:6].any()
     table = ScatteredPoints(tasks, grown).active_sets(np.eye(128, dtype=np.float32), 3)
     np.testing.assert_array_equal(table[4:6], table[[3, 3]])
@@ -150,13 +147,3 @@ def test_leaves_that_share_groups_are_rejected(tasks: Tasks, grown: ScatteredTre
     settings = CodeSettings(40, 3, 1, groups=5)
     with pytest.raises(DataError, match="only where all descriptors are in one place"):
         learn_codes_of(ScatteredPoints(tasks, grown), settings, np.random.default_rng(0))
-
-
-@pytest.mark.parametrize(
-    ("n_descriptors", "depth", "expected"),
-    [(10, 13, 0), (299, 13, 0), (300, 13, 1), (500_000, 1, 0), (5000, 3, 2), (10**9, 18, 6)],
-)
-def test_the_top_grows_with_the_descriptors_and_leaves_a_level_below(
-    n_descriptors: int, depth: int, expected: int
-) -> None:
-    assert top_depth(n_descriptors, depth) == expected

@@ -6,7 +6,15 @@ import pytest
 from service.engine.arrays import Float32Array
 from tests import reference
 from trainer.errors import DataError
-from trainer.learn.tree import TreeSettings, build_tree
+from trainer.learn import tree as tree_module
+from trainer.learn.tree import (
+    TreeSettings,
+    build_tree,
+    grow_below,
+    grow_tree,
+    joined_tree,
+    top_depth,
+)
 
 
 def _descriptors(n: int, seed: int = 0, width: int = 16) -> Float32Array:
@@ -94,18 +102,18 @@ def test_building_twice_gives_the_same_bits() -> None:
     assert first.thresholds.tobytes() == second.thresholds.tobytes()
 
 
-@pytest.mark.parametrize("top_depth", [0, 1, 3, 5])
-def test_a_tree_below_its_own_top_is_the_same_tree(top_depth: int) -> None:
+@pytest.mark.parametrize("levels", [0, 1, 3, 5])
+def test_a_tree_below_its_own_top_is_the_same_tree(levels: int) -> None:
     points, settings = _descriptors(500), TreeSettings(depth=5)
-    top = build_tree(points, TreeSettings(top_depth))
-    whole, joined = build_tree(points, settings), build_tree(points, settings, top)
+    top = grow_tree(points, TreeSettings(levels))
+    whole, joined = build_tree(points, settings), grow_below(top, points, settings)
     np.testing.assert_array_equal(joined.directions, whole.directions)
     np.testing.assert_array_equal(joined.cuts, whole.cuts)
 
 
 def test_a_tree_below_a_given_top_keeps_its_decisions() -> None:
     points, top = _descriptors(500), build_tree(_descriptors(60, seed=1), TreeSettings(2))
-    tree = build_tree(points, TreeSettings(5), top)
+    tree = grow_below(top, points, TreeSettings(5))
     np.testing.assert_array_equal(tree.route(points) >> 3, top.route(points))
     counts = np.bincount(tree.route(points), minlength=32).reshape(4, 8)
     assert (counts.max(axis=1) - counts.min(axis=1)).max() <= 1
@@ -114,6 +122,30 @@ def test_a_tree_below_a_given_top_keeps_its_decisions() -> None:
 def test_a_leaf_of_the_top_without_descriptors_ends_its_branch() -> None:
     points, top = _descriptors(64), build_tree(_descriptors(60, seed=1), TreeSettings(2))
     kept = points[top.route(points) != 2]
-    tree = build_tree(kept, TreeSettings(3), top)
+    tree = grow_below(top, kept, TreeSettings(3))
     assert not tree.directions[3 + 2].any()
     assert set(tree.route(points[top.route(points) == 2])) <= {4}
+
+
+def test_a_large_tree_is_a_top_of_some_descriptors_and_subtrees_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tree_module, "_PER_SUBTREE", 300)
+    monkeypatch.setattr(tree_module, "_TOP_SAMPLE", 700)
+    points, settings = _descriptors(3000), TreeSettings(depth=6)
+    top = grow_tree(np.ascontiguousarray(points[::5]), TreeSettings(depth=4))
+    leaf_ids = top.route(points)
+    subtrees = [grow_tree(points[leaf_ids == leaf], TreeSettings(depth=2)) for leaf in range(16)]
+    expected, found = joined_tree(top, subtrees), build_tree(points, settings)
+    np.testing.assert_array_equal(found.directions, expected.directions)
+    np.testing.assert_array_equal(found.cuts, expected.cuts)
+
+
+@pytest.mark.parametrize(
+    ("n_descriptors", "depth", "expected"),
+    [(9, 13, 0), (32767, 13, 0), (32768, 13, 1), (10**6, 0, 0), (10**6, 3, 2), (10**9, 18, 6)],
+)
+def test_the_top_grows_with_the_descriptors_and_leaves_a_level_below(
+    n_descriptors: int, depth: int, expected: int
+) -> None:
+    assert top_depth(n_descriptors, depth) == expected
