@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "DIRECTION_ROUNDING",
     "EPSILON",
     "PRINTED_FILTER",
     "DecisionTree",
     "LookUpTable",
     "Model",
     "NodeLevel",
+    "at_most_one",
     "box_means",
     "clamped",
     "colour_cells",
@@ -29,8 +29,10 @@ __all__ = [
     "derivatives",
     "describe",
     "describe_lazebnik",
+    "describe_rounded",
     "features",
     "fixed_point",
+    "gather",
     "least_squares_code",
     "orientation_bands",
     "patch_sums",
@@ -38,10 +40,12 @@ __all__ = [
     "pooled_vector",
     "residual_parts",
     "residual_sums",
+    "rounded",
     "route",
     "route_integers",
     "scores",
     "softmax",
+    "step_of",
     "unit_rows",
     "x_derivative_filter",
 ]
@@ -51,10 +55,6 @@ Integers = npt.NDArray[np.int64]
 
 # Distance from 1 to the next float32: what one rounding may cost, relatively.
 EPSILON = float(np.finfo(np.float32).eps)
-
-# What rounding each of 128 values of two unit directions to 2⁻¹⁵ may change their product
-# by: half a unit each, times at most √128 for the absolute sum of the other direction.
-DIRECTION_ROUNDING = float(np.sqrt(128) / 2**15)
 
 # The commented-out line of the paper's source: the x-derivative filter, four digits.
 PRINTED_FILTER: Floats = np.array(
@@ -167,17 +167,31 @@ def features(gray: npt.ArrayLike) -> Floats:
     return _smooth(_subsample(orientation_bands(ix, iy))).transpose(1, 2, 0)
 
 
-def describe(gray: npt.ArrayLike) -> Floats:
-    """Descriptors (rows, cols, 128): 4 x 4 cells at distance two, norm at most one."""
+def gather(gray: npt.ArrayLike) -> Floats:
+    """Descriptors (rows, cols, 128) of any length: 4 x 4 cells at distance two."""
     cells = features(gray)
     rows, cols = cells.shape[0] - 6, cells.shape[1] - 6
     descriptors = np.zeros((rows, cols, 128))
     for y, x in product(range(rows), range(cols)):
         parts = [cells[y + 2 * j, x + 2 * i] for j in range(4) for i in range(4)]
-        descriptor = np.concatenate(parts)
-        norm = np.linalg.norm(descriptor)
-        descriptors[y, x] = descriptor / norm if norm > 1 else descriptor
+        descriptors[y, x] = np.concatenate(parts)
     return descriptors
+
+
+def at_most_one(descriptors: Floats) -> Floats:
+    """Descriptors (…, d), those longer than one scaled down to that length."""
+    scaled: Floats = descriptors / np.maximum(np.linalg.norm(descriptors, axis=-1), 1)[..., None]
+    return scaled
+
+
+def describe(gray: npt.ArrayLike) -> Floats:
+    """Descriptors (rows, cols, 128): 4 x 4 cells at distance two, norm at most one."""
+    return at_most_one(gather(gray))
+
+
+def describe_rounded(gray: npt.ArrayLike) -> Floats:
+    """The same in narrow steps: rounded first, then scaled down."""
+    return at_most_one(np.apply_along_axis(rounded, 2, gather(gray), wide=False))
 
 
 def patch_sums(gray: npt.ArrayLike, step: int) -> Floats:
@@ -217,10 +231,14 @@ def describe_lazebnik(gray: npt.ArrayLike, step: int) -> Floats:
 
 @dataclass(frozen=True)
 class DecisionTree:
-    """Decision vectors and thresholds; node i has children 2i + 1 and 2i + 2."""
+    """Decision vectors and thresholds; node i has children 2i + 1 and 2i + 2.
+
+    Whether it is wide matters only to what rounding may change.
+    """
 
     vectors: npt.NDArray[np.floating]
     thresholds: npt.NDArray[np.floating]
+    wide: bool = True
 
     def margin(self, descriptor: npt.NDArray[np.floating], node: int) -> float:
         """Positive means right: how far x·v exceeds t‖x‖."""
@@ -229,32 +247,51 @@ class DecisionTree:
         return float(x @ v - float(self.thresholds[node]) * np.linalg.norm(x))
 
     def rounding(self, descriptor: npt.NDArray[np.floating], node: int) -> float:
-        """How far fixed point can move the margin.
+        """How far fixed point can move the margin, the tree being rounded already.
 
-        Each value of a direction moves by half a unit of 2⁻¹⁵, or by one where it is cut
-        off at the largest int16; the threshold is rounded down to one of 2⁻³⁰.
+        Each value of x moves by half a step, or by one where it is cut off at the largest
+        int16. That moves x·v, and the norm of x where it is that of the rounded direction. In
+        float32 are the length of a wide direction, the product, the cut, and its multiple.
         """
         x = descriptor.astype(np.float64)
         v = self.vectors[node].astype(np.float64)
-        size = float(np.linalg.norm(x) * np.linalg.norm(v))
-        return (1 + float(np.sqrt(len(x)))) / 2**15 * size
+        size = float(np.linalg.norm(v) + abs(self.thresholds[node]))
+        moved = step_of(x, wide=self.wide) * (1 + float(np.sqrt(len(x))) / 2)
+        return size * (moved + (len(x) + 8) * EPSILON * float(np.linalg.norm(x)))
 
 
-def fixed_point(vector: npt.ArrayLike) -> Floats:
-    """2¹⁵·x/‖x‖ before it is rounded; zero for the zero vector."""
+def step_of(vector: npt.ArrayLike, *, wide: bool) -> float:
+    """What one is in a direction: of 2¹⁵ the length, or of 127 the largest value."""
     x = np.asarray(vector, np.float64)
-    norm = np.linalg.norm(x)
-    return 2**15 * x / norm if norm > 0 else x
+    return float(np.linalg.norm(x) / 2**15 if wide else np.abs(x).max(initial=0) / 127)
+
+
+def fixed_point(vector: npt.ArrayLike, *, wide: bool) -> Floats:
+    """A vector in its steps before it is rounded; zero for the zero vector."""
+    x, step = np.asarray(vector, np.float64), step_of(vector, wide=wide)
+    return x / step if step > 0 else x
+
+
+def rounded(vector: npt.ArrayLike, *, wide: bool) -> Floats:
+    """A vector of whole steps."""
+    return np.rint(fixed_point(vector, wide=wide)) * step_of(vector, wide=wide)
 
 
 def route_integers(
-    directions: npt.NDArray[np.integer], cuts: npt.NDArray[np.integer], x: npt.ArrayLike
+    directions: npt.NDArray[np.integer],
+    cuts: npt.NDArray[np.float32],
+    x: npt.ArrayLike,
+    norm: np.float32,
 ) -> int:
-    """The leaf of one direction x in whole numbers of any size: right where x·v > t."""
+    """The leaf of one direction x of that norm: right where x·v > t‖x‖, left without a norm.
+
+    The product is a whole number of any size, rounded once to float32; so is the other side.
+    """
     node, whole = 0, [int(value) for value in np.asarray(x)]
     while node < len(cuts):
         product_ = sum(a * int(b) for a, b in zip(whole, directions[node], strict=True))
-        node = 2 * node + (2 if product_ > int(cuts[node]) else 1)
+        right = norm > 0 and np.float32(product_) > np.float32(cuts[node] * norm)
+        node = 2 * node + (2 if right else 1)
     return node - len(cuts)
 
 
@@ -351,21 +388,23 @@ def colour_cells(colours: npt.NDArray[np.integer]) -> Floats:
 
 def residual_sums(
     directions: npt.NDArray[np.integer],
-    lengths: npt.NDArray[np.floating],
+    steps: npt.NDArray[np.float32],
+    norms: npt.NDArray[np.float32],
     places: Integers,
     n_places: int,
 ) -> tuple[Integers, Integers]:
     """Totals (places, d) and masses (places,), whole numbers of any size, by the definition.
 
-    A mass is the length in units of 2⁻⁸, rounded; a descriptor is its direction of 2¹⁵ times
-    its mass, rounded to units of 2⁻¹¹.
+    A mass is the length in units of 2⁻⁸, rounded; a descriptor is its direction times its step
+    in units of 2⁻²³, rounded to units of 2⁻¹¹, or nothing if its mass is zero.
     """
     totals = np.zeros((n_places, directions.shape[1]), np.int64)
     masses = np.zeros(n_places, np.int64)
-    for direction, length, place in zip(directions, lengths, places, strict=True):
-        mass = round(float(length) * 2**8)
+    for direction, step, norm, place in zip(directions, steps, norms, places, strict=True):
+        mass = round(float(step * norm) * 2**8)
         masses[place] += mass
-        totals[place] += [(int(value) * mass + 2**11) // 2**12 for value in direction]
+        whole = round(float(step) * 2**23) if mass > 0 else 0
+        totals[place] += [(int(value) * whole + 2**11) // 2**12 for value in direction]
     return totals, masses
 
 
@@ -438,7 +477,7 @@ class Model:
 
 def pooled_vector(model: Model, gray: npt.ArrayLike) -> Floats:
     """Grey image -> pooled vector of unit norm, every stage by the oracle above."""
-    grid = describe(gray)
+    grid = describe_rounded(gray)
     rows, cols, _ = grid.shape
     m = model.table.shape[1]
     atom_ids, values = np.zeros((rows, cols, m), np.int64), np.zeros((rows, cols, m))

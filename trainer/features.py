@@ -250,7 +250,7 @@ def _learn_view(
         hash_: Hash = learn_tree(drawn, view, plan.config)
     else:
         with stage("dictionary"):
-            hash_, learned = drawn.codes(view, _run_settings(codes, plan), plan)
+            hash_, learned = drawn.codes(view, _run_settings(codes, view, plan), plan)
         made.append(CodesBlock(codes, learned.coder))
         errors = learned.relative_errors
     for block in blocks:
@@ -264,7 +264,7 @@ def _learn_view(
 def learn_tree(drawn: DrawnDescriptors, view: ViewConfig, config: FitConfig) -> Tree:
     """The tree of a view."""
     with stage("tree"):
-        tree = drawn.tree(TreeSettings(view.depth, config.rounds, config.radius))
+        tree = drawn.tree(TreeSettings(view.depth, config.rounds, config.radius, view.has_signs))
     logger.info("tree of depth %d, %d leaves", view.depth, tree.n_leaves)
     return tree
 
@@ -298,7 +298,7 @@ def _learn_codes(
     return learn_given_codes(descriptors, hash_, given, run.codes, np.random.default_rng(run.seed))
 
 
-def _run_settings(codes: CodesConfig, plan: FeaturePlan) -> RunSettings:
+def _run_settings(codes: CodesConfig, view: ViewConfig, plan: FeaturePlan) -> RunSettings:
     config = plan.config
     settings = CodeSettings(
         codes.n_atoms,
@@ -306,5 +306,6 @@ def _run_settings(codes: CodesConfig, plan: FeaturePlan) -> RunSettings:
         config.iterations,
         config.groups,
         config.dictionary_update,
+        view.has_signs,
     )
     return RunSettings(settings, config.refinements, config.seed, plan.checkpoint)

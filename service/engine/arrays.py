@@ -15,6 +15,8 @@ import numpy.typing as npt
 __all__ = [
     "CACHE_LINE",
     "BoolArray",
+    "Directions",
+    "FixedRows",
     "Float32Array",
     "Float64Array",
     "Int8Array",
@@ -38,6 +40,10 @@ Int32Array = npt.NDArray[np.int32]
 IntpArray = npt.NDArray[np.intp]
 UInt8Array = npt.NDArray[np.uint8]
 UInt64Array = npt.NDArray[np.uint64]
+
+# Rows of a model in fixed point, and directions of descriptors: narrow or wide.
+FixedRows = npt.NDArray[np.int8 | np.int16]
+Directions = npt.NDArray[np.uint8 | np.int16]
 
 # What a bundle stores, by name.
 Tensors = Mapping[str, npt.NDArray[Any]]

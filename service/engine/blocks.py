@@ -41,11 +41,7 @@ class CodesBlock:
 
     def tensors(self) -> Tensors:
         """The tensors that a bundle stores of the block, by name."""
-        return {
-            "table": self.coder.table,
-            "dictionary": self.coder.dictionary,
-            "inverse_grams": self.coder.inverse_grams,
-        }
+        return self.coder.tensors()
 
 
 @dataclass(frozen=True)

@@ -176,8 +176,8 @@ def hash_specs(view: ViewConfig) -> dict[str, TensorSpec]:
     if view.hash == "tree":
         nodes = view.n_leaves - 1
         return {
-            "tree_vectors": TensorSpec("int16", (nodes, DESCRIPTOR_WIDTH)),
-            "tree_thresholds": TensorSpec("int32", (nodes,)),
+            "tree_vectors": TensorSpec(_integers(view), (nodes, DESCRIPTOR_WIDTH)),
+            "tree_thresholds": TensorSpec("float32", (nodes,)),
         }
     return {
         "hash_directions": TensorSpec("float32", (view.depth, DESCRIPTOR_WIDTH)),
@@ -185,12 +185,18 @@ def hash_specs(view: ViewConfig) -> dict[str, TensorSpec]:
     }
 
 
+def _integers(view: ViewConfig) -> str:
+    """The type of what descriptors of a view are multiplied with."""
+    return "int16" if view.has_signs else "int8"
+
+
 def _block_specs(block: BlockConfig, view: ViewConfig) -> dict[str, TensorSpec]:
     if isinstance(block, CodesConfig):
         leaves, nonzeros = view.n_leaves, block.nonzeros
         return {
             "table": TensorSpec("int32", (leaves, nonzeros)),
-            "dictionary": TensorSpec("float32", (block.n_atoms, DESCRIPTOR_WIDTH)),
+            "atoms": TensorSpec(_integers(view), (block.n_atoms, DESCRIPTOR_WIDTH)),
+            "atom_scales": TensorSpec("float32", (block.n_atoms,)),
             "inverse_grams": TensorSpec("float32", (leaves, nonzeros, nonzeros)),
         }
     return {
@@ -261,8 +267,8 @@ def _write_files(bundle: Bundle, staging: Path) -> Manifest:
 def _serialise(tensors: Mapping[str, Tensor]) -> bytes:
     """A safetensors file whose tensors begin at cache lines.
 
-    The library's writer sorts by type and name, which puts the tree's rows of 256 bytes
-    across five cache lines instead of four. Tensors that fill whole lines come first.
+    The library's writer sorts by type and name, which puts the tree's rows of 128 bytes
+    across three cache lines instead of two. Tensors that fill whole lines come first.
     """
     names = sorted(
         tensors, key=lambda name: (tensors[name].nbytes % CACHE_LINE != 0, -tensors[name].itemsize)

@@ -4,7 +4,8 @@ The inverse is that of the Gram matrix of each active set; the dictionary is sha
 depth 16 with 5 nonzeros that is 7 MB where a pseudo-inverse per leaf would take 168 MB.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -13,8 +14,9 @@ import numpy.typing as npt
 
 from service.engine.arrays import (
     CACHE_LINE,
+    FixedRows,
     Float32Array,
-    Int16Array,
+    Float64Array,
     Int32Array,
     Scalar,
     Tensors,
@@ -23,11 +25,11 @@ from service.engine.arrays import (
 )
 from service.engine.codes import Codes
 from service.engine.errors import DescriptorError
-from service.engine.fixedpoint import UNIT, Descriptors, quantise_rows
+from service.engine.fixedpoint import Descriptors, FixedPoint, is_wide, quantise_rows
 from service.engine.kernels.coding import solve_codes
 from service.engine.kernels.integers import LANES
 
-__all__ = ["NO_LINES", "Coder", "invert_grams"]
+__all__ = ["Coder", "invert_grams", "no_coder"]
 
 # Directions whose share of the Gram matrix is below this are dropped, so that
 # linearly dependent atoms share their value instead of blowing it up.
@@ -36,38 +38,74 @@ _SMALLEST_EIGENVALUE = 1e-4
 
 @dataclass(frozen=True)
 class Coder:
-    """Look-up table (leaves, m), dictionary (K, d) and inverse Grams (leaves, m, m)."""
+    """Look-up table (leaves, m), atoms (K, w) in fixed point and inverse Grams (leaves, m, m).
+
+    Atoms times their scales (K,) are the dictionary. Columns from `width` on are padding; without
+    `width` there are none.
+    """
 
     table: Int32Array
-    dictionary: Float32Array
+    atoms: FixedRows
+    atom_scales: Float32Array
     inverse_grams: Float32Array
+    width: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("table", "dictionary", "inverse_grams"):
+        for name in ("table", "atoms", "atom_scales", "inverse_grams"):
             object.__setattr__(self, name, frozen(getattr(self, name)))
 
     @classmethod
-    def from_table(cls, table: Int32Array, dictionary: Float32Array) -> "Coder":
-        """A coder whose inverses are computed from its atoms."""
-        return cls(table, dictionary, invert_grams(table, dictionary))
+    def from_table(
+        cls,
+        table: Int32Array,
+        dictionary: Float32Array | Float64Array,
+        *,
+        wide: bool = True,
+        invert: "Invert | None" = None,
+    ) -> "Coder":
+        """A coder whose inverses are computed from its atoms, as they are after rounding."""
+        atoms, scales = quantise_rows(dictionary, wide=wide)
+        width = dictionary.shape[1]
+        inverses = (invert or invert_grams)(table, atoms[:, :width] * scales[:, None])
+        return cls(table, atoms, scales.astype(np.float32), inverses, width)
 
     @classmethod
     def from_tensors(cls, tensors: Tensors) -> "Coder":
         """The coder that a bundle's tensors hold; nothing is copied."""
-        return cls(tensors["table"], tensors["dictionary"], tensors["inverse_grams"])
+        table, atoms, atom_scales, inverse_grams = (tensors[name] for name in _TENSORS)
+        return cls(table, atoms, atom_scales, inverse_grams)
+
+    def tensors(self) -> Tensors:
+        """The tensors that a bundle stores of the coder, by name."""
+        return {name: getattr(self, name) for name in _TENSORS}
+
+    @cached_property
+    def dictionary(self) -> Float32Array:
+        """The dictionary (K, d) as it is after rounding, copied at the first use."""
+        atoms = self.atoms[:, : self.width].astype(np.float32)
+        return frozen(atoms * self.atom_scales[:, None])
+
+    @property
+    def wide(self) -> bool:
+        """Whether descriptors are coded by 16-bit directions."""
+        return is_wide(self.atoms)
+
+    def widened(self) -> "Coder":
+        """The same atoms, for descriptors that cannot be narrow."""
+        return replace(self, atoms=self.atoms.astype(np.int16))
 
     def encode(self, descriptors: Float32Array | Descriptors, leaf_ids: Int32Array) -> Codes:
         """Codes of n descriptors that were routed to leaf_ids (n,), each below `leaves`."""
         descriptors = Descriptors.of(descriptors)
         self._check(descriptors, leaf_ids)
         codes = Codes.empty(leaf_ids, self.table.shape[1])
-        for rows, part in descriptors.parts():
+        for rows, part in descriptors.parts(wide=self.wide):
             self.encode_into(codes.part(rows), part)
         return codes
 
     def _check(self, descriptors: Descriptors, leaf_ids: Int32Array) -> None:
         """Reject what would make the kernel, which checks nothing, read beyond its arrays."""
-        n_leaves, width = len(self.table), self.lines.atoms.shape[1]
+        n_leaves, width = len(self.table), self.atoms.shape[1]
         if descriptors.width != width:
             raise DescriptorError(
                 f"descriptors are {descriptors.width} wide, padded, expected {width} as the atoms"
@@ -81,54 +119,45 @@ class Coder:
                 f"leaf ids are {leaf_ids.min()} to {leaf_ids.max()}, expected 0 to {n_leaves - 1}"
             )
 
-    def encode_into(self, codes: Codes, part: Descriptors) -> Float32Array:
-        """Fill the atom ids and values of `codes`, whose leaf ids are set and in range.
-
-        Returns the lengths (n,) of the descriptors, which are not finite if a value is not.
-        """
+    def encode_into(self, codes: Codes, part: FixedPoint) -> None:
+        """Fill the atom ids and values of `codes`, whose leaf ids are set and in range."""
         lines = self.lines
         solve_codes(
-            *part.fixed,
+            part.directions,
+            part.steps,
             frozen(codes.leaf_ids),
             lines.table,
             lines.inverses,
-            lines.atoms,
-            lines.atom_scales,
+            self.atoms,
+            self.atom_scales,
             codes.atom_ids,
             codes.values,
         )
-        return part.fixed.lengths
 
     @cached_property
     def lines(self) -> "Lines":
-        """The coder's tensors in the layout that kernels read, made at the first use."""
-        nonzeros = self.table.shape[1]
-        upper = np.triu_indices(nonzeros)
-        atoms, lengths = quantise_rows(self.dictionary)
-        return Lines(
-            _in_lines(self.table),
-            _in_lines(self.inverse_grams[:, upper[0], upper[1]]),
-            frozen(atoms),
-            frozen((lengths / float(UNIT**2)).astype(np.float32)),
-        )
+        """Table and inverses in the layout that kernels read, made at the first use."""
+        upper = np.triu_indices(self.table.shape[1])
+        return Lines(_in_lines(self.table), _in_lines(self.inverse_grams[:, upper[0], upper[1]]))
 
 
 class Lines(NamedTuple):
-    """A coder laid out for `solve_codes`: few cache lines per leaf, integer atoms."""
+    """What `solve_codes` reads of a leaf, in few cache lines."""
 
     table: Int32Array
     inverses: Float32Array
-    atoms: Int16Array
-    atom_scales: Float32Array
 
 
-NO_LINES = Lines(
-    frozen(np.zeros((0, 1), np.int32)),
-    frozen(np.zeros((0, 1), np.float32)),
-    frozen(np.zeros((0, LANES), np.int16)),
-    frozen(np.zeros(0, np.float32)),
-)
-"""Stands in for a coder where nothing is coded."""
+Invert = Callable[[Int32Array, Float64Array], Float32Array]
+
+_TENSORS = ("table", "atoms", "atom_scales", "inverse_grams")
+
+
+def no_coder(*, wide: bool) -> Coder:
+    """Stands in for a coder where nothing is coded."""
+    none = np.zeros(0, np.float32)
+    atoms = np.zeros((0, LANES), np.int16 if wide else np.int8)
+    return Coder(np.zeros((0, 1), np.int32), atoms, none, none.reshape(0, 1, 1))
 
 
 def _in_lines(rows: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
@@ -141,9 +170,9 @@ def _in_lines(rows: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
     return frozen(lines)
 
 
-def invert_grams(table: Int32Array, dictionary: Float32Array) -> Float32Array:
+def invert_grams(table: Int32Array, dictionary: Float64Array) -> Float32Array:
     """Inverse Gram matrix (leaves, m, m) of each active set, finite for any atoms."""
-    gram = dictionary.astype(np.float64) @ dictionary.astype(np.float64).T
+    gram = dictionary @ dictionary.T
     grams = gram[table[:, :, None], table[:, None, :]]
     inverses = np.linalg.pinv(grams, rcond=_SMALLEST_EIGENVALUE, hermitian=True)
     return inverses.astype(np.float32)

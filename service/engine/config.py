@@ -106,6 +106,11 @@ class ViewConfig:
         """Leaves of the complete binary tree, or buckets of the projection hash."""
         return int(2**self.depth)
 
+    @property
+    def has_signs(self) -> bool:
+        """Whether values of descriptors may be negative, so that tree and atoms are wide."""
+        return self.descriptor == "colour"
+
 
 @dataclass(frozen=True)
 class CodesConfig:

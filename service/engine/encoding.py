@@ -12,8 +12,8 @@ import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array, IntpArray, frozen
 from service.engine.codes import Codes
-from service.engine.coding import NO_LINES, Coder
-from service.engine.fixedpoint import Descriptors
+from service.engine.coding import Coder, no_coder
+from service.engine.fixedpoint import Descriptors, lengths_of, room_for_block
 from service.engine.kernels.encoding import encode_runs
 from service.engine.kernels.integers import LANES
 from service.engine.tree import Tree
@@ -75,15 +75,34 @@ class Encoded(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What coding n descriptors fills: codes, lengths (n,), and sums that it adds to."""
+    """What coding n descriptors fills: codes, steps and norms (n,), and sums that it adds to."""
 
     codes: Codes
-    lengths: Float32Array
+    steps: Float32Array
+    norms: Float32Array
     sums: ResidualSums | None = None
+
+    @classmethod
+    def empty(cls, count: int, nonzeros: int) -> "Outputs":
+        """Room for so many descriptors."""
+        codes = Codes.empty(np.empty(count, np.int32), nonzeros)
+        return cls(codes, np.empty(count, np.float32), np.empty(count, np.float32))
+
+    @property
+    def lengths(self) -> Float32Array:
+        """Lengths (n,) of the descriptors, see `lengths_of`."""
+        return lengths_of(self.steps, self.norms)
+
+    def put(self, places: IntpArray, others: "Outputs") -> None:
+        """Replace what there is at some places, but for the sums."""
+        self.codes.leaf_ids[places] = others.codes.leaf_ids
+        self.codes.atom_ids[places] = others.codes.atom_ids
+        self.codes.values[places] = others.codes.values
+        self.steps[places], self.norms[places] = others.steps, others.norms
 
     def part(self, rows: slice, sums: ResidualSums | None = None) -> "Outputs":
         """A view of some rows, with sums of their own."""
-        return Outputs(self.codes.part(rows), self.lengths[rows], sums)
+        return Outputs(self.codes.part(rows), self.steps[rows], self.norms[rows], sums)
 
 
 def every(stride: int, cols: int, begin: int, end: int) -> IntpArray:
@@ -97,32 +116,35 @@ def every(stride: int, cols: int, begin: int, end: int) -> IntpArray:
 
 
 _NO_SUMS = ResidualSums.zeros(np.zeros(0, np.int32), 0, 1)
+_NO_CODERS = {wide: no_coder(wide=wide) for wide in (False, True)}
 
 
 def encode_by_tree(
     descriptors: Descriptors, tree: Tree, coder: Coder | None, outputs: Outputs
 ) -> None:
-    """Fill the codes, leaf ids included, and the lengths of descriptors; add to the sums.
+    """Fill the codes, leaf ids included, the steps and norms of descriptors; add to the sums.
 
-    Without a coder, the codes have no nonzeros.
+    Without a coder, the codes have no nonzeros. A coder is wide if the tree is.
     """
-    lines = coder.lines if coder is not None else NO_LINES
+    coder = coder or _NO_CODERS[tree.wide]
     codes, sums = outputs.codes, outputs.sums or _NO_SUMS
     encode_runs(
         descriptors.flat,
         descriptors.starts,
         descriptors.stride,
         descriptors.longest,
+        room_for_block(descriptors.width, wide=tree.wide),
         tree.directions,
         tree.cuts,
         tree.depth,
-        lines.table,
-        lines.inverses,
-        lines.atoms,
-        lines.atom_scales,
+        coder.lines.table,
+        coder.lines.inverses,
+        coder.atoms,
+        coder.atom_scales,
         sums.regions,
         tree.depth - sums.level,
-        outputs.lengths,
+        outputs.steps,
+        outputs.norms,
         codes.leaf_ids,
         codes.atom_ids,
         codes.values,

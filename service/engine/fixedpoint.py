@@ -1,49 +1,75 @@
-"""Descriptors in fixed point: a direction in 16-bit integers, and a length.
+"""Descriptors in fixed point: a direction of small integers, and how long a step of them is.
 
 Routing needs only the direction of a descriptor, and a code is linear in its length, so
 that both become products of integers, which are faster and the same on every machine.
-A direction is rounded to 2⁻¹⁵ of its length: 99.6 % of real descriptors keep their leaf
-at depth 16, and values of about one move by at most 2·10⁻⁴.
+
+Narrow directions are bytes, 127 being the descriptor's largest value. So are those of SIFT,
+which have no signs, and what they are multiplied with is bytes too: half the memory to walk
+through, and twice the products in an instruction. Rounding moves the values of a code by 0.6 %;
+trees and dictionaries are rounded before all else is learned, so that only descriptors are.
+Wide ones are 16-bit integers, rounded to 2⁻¹⁵ of the length: for values with signs, and for
+anybody's vectors, of which a few large values may leave no bits to all others.
 
 A descriptor need not be laid out to be read: fast SIFT's are four runs of 32 values in a
 feature map that is fifteen times smaller than all of them side by side.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from service.engine.arrays import (
+    Directions,
+    FixedRows,
     Float32Array,
     Float64Array,
-    Int16Array,
     IntpArray,
     UInt64Array,
     aligned_empty,
     frozen,
 )
-from service.engine.kernels.fixedpoint import join_runs, quantise_runs
-from service.engine.kernels.integers import LANES
+from service.engine.errors import DescriptorError
+from service.engine.kernels.fixedpoint import BLOCK, join_runs, quantise_runs
+from service.engine.kernels.integers import LANES, RUN
 
-__all__ = ["UNIT", "Descriptors", "FixedPoint", "quantise_rows"]
+__all__ = [
+    "Descriptors",
+    "FixedPoint",
+    "is_wide",
+    "lengths_of",
+    "quantise_rows",
+    "room_for_block",
+    "unit_of",
+]
 
-# What a length of one is in a direction.
-UNIT = 2**15
+# The largest value of a narrow row, and the length of a wide one.
+_NARROW = 2**7 - 1
+_WIDE = 2**15
 
-# Descriptors that training rounds at a time: a megabyte of directions.
+# Descriptors that training rounds at a time: half a megabyte of narrow directions.
 _PART = 4096
-
-_RUN = LANES // 4
 
 
 class FixedPoint(NamedTuple):
-    """Directions (n, w) of int16, w a multiple of 128 and zero beyond d; lengths (n,)."""
+    """Directions (n, w) times steps (n,) are the descriptors; w is a multiple of 128.
 
-    directions: Int16Array
-    lengths: Float32Array
+    The norms (n,) are those of the directions. Columns beyond d are zero.
+    """
+
+    directions: Directions
+    steps: Float32Array
+    norms: Float32Array
+
+    @property
+    def lengths(self) -> Float32Array:
+        """Lengths (n,) of the descriptors, see `lengths_of`."""
+        return lengths_of(self.steps, self.norms)
+
+    def part(self, count: int) -> "FixedPoint":
+        """The first `count` of them."""
+        return FixedPoint(self.directions[:count], self.steps[:count], self.norms[:count])
 
 
 @dataclass(frozen=True)
@@ -57,9 +83,12 @@ class Descriptors:
 
     flat: Float32Array
     starts: UInt64Array
-    stride: int = _RUN
+    stride: int = RUN
     longest: float = np.inf
     width: int = LANES
+    _fixed: dict[bool, FixedPoint] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, rows: "Float32Array | Descriptors") -> "Descriptors":
@@ -83,26 +112,25 @@ class Descriptors:
         """The descriptors at some places, in the same array."""
         return replace(self, starts=frozen(self.starts[places]))
 
-    def parts(self) -> Iterator[tuple[slice, "Descriptors"]]:
-        """All descriptors, a few thousand at a time, each part with its rows.
+    def parts(self, *, wide: bool) -> Iterator[tuple[slice, FixedPoint]]:
+        """All descriptors in fixed point, a few thousand at a time, each part with its rows.
 
-        All parts share the memory of their fixed-point form, so that a part is to be used
-        before the next one is asked for.
+        All parts share their memory, so that a part is to be used before the next one is
+        asked for.
         """
-        if "fixed" in self.__dict__:
-            yield slice(0, len(self)), self
+        if wide in self._fixed:
+            yield slice(0, len(self)), self._fixed[wide]
             return
-        memory = _memory(min(_PART, len(self)), self.width)
+        memory = _memory(min(_PART, len(self)), self.width, wide=wide)
         for first in range(0, len(self), _PART):
             rows = slice(first, min(first + _PART, len(self)))
-            part = self.part(rows)
-            part.__dict__["fixed"] = _quantise(part, memory)
-            yield rows, part
+            yield rows, _quantise(self.part(rows), memory)
 
-    @cached_property
-    def fixed(self) -> FixedPoint:
-        """Directions and lengths in fixed point, computed at the first use."""
-        return _quantise(self, _memory(len(self), self.width))
+    def fixed(self, *, wide: bool) -> FixedPoint:
+        """All descriptors in fixed point, computed at the first use."""
+        if wide not in self._fixed:
+            self._fixed[wide] = _quantise(self, _memory(len(self), self.width, wide=wide))
+        return self._fixed[wide]
 
     def joined(self) -> Float32Array:
         """The descriptors copied side by side, (n, 128); only for a width of 128."""
@@ -112,27 +140,60 @@ class Descriptors:
 
 
 def _quantise(descriptors: Descriptors, memory: FixedPoint) -> FixedPoint:
-    directions = memory.directions[: len(descriptors)]
-    lengths = memory.lengths[: len(descriptors)]
-    d = descriptors
-    quantise_runs(d.flat, d.starts, d.stride, d.longest, directions, lengths)
-    return FixedPoint(frozen(directions), frozen(lengths))
+    fixed, d = memory.part(len(descriptors)), descriptors
+    quantise_runs(d.flat, d.starts, d.stride, d.longest, *fixed)
+    return FixedPoint(frozen(fixed.directions), frozen(fixed.steps), frozen(fixed.norms))
 
 
-def _memory(count: int, width: int) -> FixedPoint:
-    return FixedPoint(aligned_empty((count, width), np.int16), np.empty(count, np.float32))
+def _memory(count: int, width: int, *, wide: bool) -> FixedPoint:
+    if not wide and width != LANES:
+        raise DescriptorError(f"narrow directions are {width} wide, expected {LANES}")
+    kind: type[np.uint8 | np.int16] = np.int16 if wide else np.uint8
+    directions = aligned_empty((count, width), kind)
+    return FixedPoint(directions, np.empty(count, np.float32), np.empty(count, np.float32))
 
 
-def quantise_rows(rows: Float32Array) -> tuple[Int16Array, Float64Array]:
-    """Directions of rows (n, d) in fixed point, (n, w), and their lengths (n,).
+def lengths_of(steps: Float32Array, norms: Float32Array) -> Float32Array:
+    """Lengths (n,) of descriptors; not finite if a value is not, or cannot be narrow."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        lengths: Float32Array = steps * norms
+    return lengths
 
-    Rows whose length is one but for rounding are not scaled, so that a direction in
-    fixed point, made float32 and quantised again, stays the same.
+
+def room_for_block(width: int, *, wide: bool) -> Directions:
+    """Memory for the directions of as many descriptors as a kernel takes at a time."""
+    return _memory(int(BLOCK), width, wide=wide).directions
+
+
+def is_wide(rows: FixedRows) -> bool:
+    """Whether rows in fixed point are to be multiplied with wide directions."""
+    return rows.dtype == np.int16
+
+
+def unit_of(rows: FixedRows) -> int:
+    """The largest value of narrow rows in fixed point, the length of wide ones."""
+    return _WIDE if is_wide(rows) else _NARROW
+
+
+def quantise_rows(
+    rows: Float32Array | Float64Array, *, wide: bool
+) -> tuple[FixedRows, Float64Array]:
+    """Rows (n, d) in fixed point, (n, w), and scales (n,) which make them the rows again.
+
+    Rows in fixed point that were divided by their unit and made float32 stay the same.
     """
-    lengths: Float64Array = np.linalg.norm(rows.astype(np.float64), axis=1)
-    lengths[np.abs(lengths - 1) < 1e-3] = 1
-    scales = np.divide(UNIT, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    directions = aligned_empty((len(rows), rows.shape[1] + -rows.shape[1] % LANES), np.int16)
-    directions[:, rows.shape[1] :] = 0
-    directions[:, : rows.shape[1]] = np.rint(rows * scales[:, None]).clip(max=UNIT - 1)
-    return directions, lengths
+    padded = rows.shape[1] + -rows.shape[1] % LANES
+    exact = rows.astype(np.float64)
+    if wide:
+        scales = np.linalg.norm(exact, axis=1) / _WIDE
+        scales[np.abs(scales * _WIDE - 1) < 1e-3] = 1 / _WIDE
+    else:
+        scales = np.abs(exact).max(axis=1, initial=0) / _NARROW
+    kind: type[np.int8 | np.int16] = np.int16 if wide else np.int8
+    integers = aligned_empty((len(rows), padded), kind)
+    integers[:, rows.shape[1] :] = 0
+    quotients = np.divide(
+        exact, scales[:, None], out=np.zeros_like(exact), where=scales[:, None] > 0
+    )
+    integers[:, : rows.shape[1]] = np.rint(quotients).clip(max=_WIDE - 1)
+    return integers, scales

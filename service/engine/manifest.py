@@ -18,7 +18,7 @@ from service.engine.errors import BundleError
 
 __all__ = ["FORMAT_VERSION", "Manifest", "Probe", "TensorSpec", "parse_manifest"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 Json = dict[str, object]
 Value = TypeVar("Value")
@@ -101,7 +101,9 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     document = _load(data, where)
     version = _member(document, "format_version", int, where)
     if version != FORMAT_VERSION:
-        raise BundleError(f"{where}: format_version is {version}, expected {FORMAT_VERSION}")
+        is_old = 1 <= version < FORMAT_VERSION
+        hint = "; older bundles are not read any more, train it again" if is_old else ""
+        raise BundleError(f"{where}: format_version is {version}, expected {FORMAT_VERSION}{hint}")
     manifest = _from_json(document, where)
     unknown = sorted(set(document) - {item.name for item in fields(Manifest)})
     if unknown:

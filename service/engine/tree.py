@@ -6,29 +6,28 @@ which send everything left, so that its leaf is the leftmost one at the bottom.
 Decisions are made in fixed point; training sees them as float32.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int16Array, Int32Array, frozen
-from service.engine.fixedpoint import UNIT, Descriptors, quantise_rows
+from service.engine.arrays import FixedRows, Float32Array, Int32Array, frozen
+from service.engine.fixedpoint import Descriptors, is_wide, quantise_rows, unit_of
 from service.engine.kernels.tree import walk
 
 __all__ = ["Tree", "norms_of"]
 
-_LIMIT = 2**31 - 1
-
 
 @dataclass(frozen=True)
 class Tree:
-    """Directions (2**depth - 1, w) and cuts (2**depth - 1,) in fixed point, read-only.
+    """Directions (2**depth - 1, w) in fixed point and cuts (2**depth - 1,), read-only.
 
     A descriptor goes right where the product of its direction with the node's exceeds the
-    node's cut. Columns from `width` on are padding; without `width` there are none.
+    node's cut times the norm of the descriptor's direction. Columns from `width` on are padding;
+    without `width` there are none.
     """
 
-    directions: Int16Array
-    cuts: Int32Array
+    directions: FixedRows
+    cuts: Float32Array
     width: int | None = None
 
     def __post_init__(self) -> None:
@@ -36,24 +35,37 @@ class Tree:
         object.__setattr__(self, "cuts", frozen(self.cuts))
 
     @classmethod
-    def from_floats(cls, vectors: Float32Array, thresholds: Float32Array) -> "Tree":
+    def from_floats(
+        cls, vectors: Float32Array, thresholds: Float32Array, *, wide: bool = True
+    ) -> "Tree":
         """The tree that goes right where x·v > t‖x‖: vectors (nodes, d), thresholds (nodes,)."""
-        directions, lengths = quantise_rows(vectors)
-        # The cosine of the angle is compared, so a vector's length divides its threshold.
-        # That of a zero vector is kept: it decides with the zero on the other side.
-        cosines = (thresholds / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-        cuts = np.floor(cosines.astype(np.float64) * UNIT**2).clip(-_LIMIT, _LIMIT)
-        return cls(directions, cuts.astype(np.int32), vectors.shape[1])
+        directions, scales = quantise_rows(vectors, wide=wide)
+        # The threshold of a zero vector is kept: it decides with the zero on the other side.
+        cuts = thresholds / np.where(scales > 0, scales, 1)
+        return cls(directions, cuts.astype(np.float32), vectors.shape[1])
+
+    @property
+    def wide(self) -> bool:
+        """Whether descriptors are routed by 16-bit directions."""
+        return is_wide(self.directions)
+
+    def widened(self) -> "Tree":
+        """The same decisions, for descriptors that cannot be narrow."""
+        return replace(self, directions=self.directions.astype(np.int16))
 
     @property
     def vectors(self) -> Float32Array:
-        """Decision vectors of unit length, or zero."""
-        return self.directions[:, : self.width].astype(np.float32) / np.float32(UNIT)
+        """Decision vectors, at the scale that the thresholds are for."""
+        return self.directions[:, : self.width].astype(np.float32) / self._unit
 
     @property
     def thresholds(self) -> Float32Array:
-        """The cosine that a descriptor must exceed to go right."""
-        return (self.cuts / float(UNIT**2)).astype(np.float32)
+        """What a descriptor's product with the vector must exceed, by its length, to go right."""
+        return np.where(self.directions.any(axis=1), self.cuts / self._unit, self.cuts)
+
+    @property
+    def _unit(self) -> np.float32:
+        return np.float32(unit_of(self.directions))
 
     @property
     def depth(self) -> int:
@@ -69,11 +81,13 @@ class Tree:
         """Leaf ids (n,) of n descriptors."""
         descriptors = Descriptors.of(descriptors)
         leaf_ids = np.empty(len(descriptors), np.int32)
-        for rows, part in descriptors.parts():
-            walk(*part.fixed, self.directions, self.cuts, self.depth, leaf_ids[rows])
+        for rows, part in descriptors.parts(wide=self.wide):
+            walk(
+                part.directions, part.norms, self.directions, self.cuts, self.depth, leaf_ids[rows]
+            )
         return leaf_ids
 
-    def tensors(self) -> dict[str, Int16Array | Int32Array]:
+    def tensors(self) -> dict[str, FixedRows | Float32Array]:
         """The tensors that a bundle stores of the tree, by name."""
         return {"tree_vectors": self.directions, "tree_thresholds": self.cuts}
 

@@ -5,6 +5,7 @@ Blocks that read the same view share both.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -31,6 +32,9 @@ from service.engine.tree import Tree
 
 __all__ = ["View"]
 
+# The square of a length beyond this is not finite in float32.
+_LONGEST = np.float32(2.0**64)
+
 
 @dataclass(frozen=True)
 class View:
@@ -42,7 +46,16 @@ class View:
     residuals: ResidualsBlock | None = None
 
     def encode(self, descriptors: Descriptors, threads: Threads) -> Codes:
-        """Codes of descriptors that need not come from an image."""
+        """Codes of descriptors that need not come from an image, and so may have signs."""
+        outputs = self._encode(descriptors, threads)
+        places = np.flatnonzero(~np.isfinite(outputs.lengths))
+        if places.size:  # perhaps because of signs; codes of all others are to be the same as ever
+            again = self._widened._encode(descriptors.at(places), threads)  # noqa: SLF001
+            outputs.put(places, again)
+        _check_lengths(outputs.lengths)
+        return outputs.codes
+
+    def _encode(self, descriptors: Descriptors, threads: Threads) -> Outputs:
         outputs = self.outputs(len(descriptors))
 
         def fill(begin: int, end: int) -> None:
@@ -50,8 +63,14 @@ class View:
             self.fill(descriptors.part(rows), outputs.part(rows))
 
         threads.split(fill, len(descriptors))
-        _check_lengths(outputs.lengths)
-        return outputs.codes
+        return outputs
+
+    @cached_property
+    def _widened(self) -> "View":
+        """The same view for wide directions, which takes memory only where it is asked for."""
+        hash_ = self.hash.widened() if isinstance(self.hash, Tree) else self.hash
+        codes = self.codes and replace(self.codes, coder=self.codes.coder.widened())
+        return replace(self, hash=hash_, codes=codes)
 
     def encode_image(
         self, picture: Picture, threads: Threads, watch: Stopwatch, *, keep: bool = False
@@ -83,10 +102,8 @@ class View:
         return encoded._replace(routed=image.routed([kept[begin] for begin in sorted(kept)]))
 
     def outputs(self, count: int) -> Outputs:
-        """Room for the codes and lengths of so many descriptors."""
-        nonzeros = 0 if self.codes is None else self.codes.config.nonzeros
-        codes = Codes.empty(np.empty(count, np.int32), nonzeros)
-        return Outputs(codes, np.empty(count, np.float32))
+        """Room for so many descriptors."""
+        return Outputs.empty(count, 0 if self.codes is None else self.codes.config.nonzeros)
 
     def fill(self, descriptors: Descriptors, outputs: Outputs) -> None:
         """Route and code descriptors; without a block of codes they are only routed."""
@@ -96,7 +113,9 @@ class View:
             return
         outputs.codes.leaf_ids[:] = self.hash.route(descriptors)
         if coder is not None:
-            outputs.lengths[:] = coder.encode_into(outputs.codes, descriptors)
+            fixed = descriptors.fixed(wide=coder.wide)
+            coder.encode_into(outputs.codes, fixed)
+            outputs.steps[:], outputs.norms[:] = fixed.steps, fixed.norms
 
 
 class _ImageCoding:
@@ -131,7 +150,8 @@ class _ImageCoding:
         codes = self._codes.part(slice(-(-begin // stride) * cols, -(-end // stride) * cols))
         codes.leaf_ids[:] = leaf_ids[taken]
         assert self._view.codes is not None  # noqa: S101  # only codes have a stride
-        self._view.codes.coder.encode_into(codes, descriptors.at(taken))
+        coder = self._view.codes.coder
+        coder.encode_into(codes, descriptors.at(taken).fixed(wide=coder.wide))
 
     def encoded(self) -> Encoded:
         """What all rows together gave."""
@@ -169,8 +189,9 @@ class _PartialSums:
 
 
 def _check_lengths(lengths: Float32Array) -> None:
-    if not np.isfinite(lengths).all():
-        first = int(np.flatnonzero(~np.isfinite(lengths))[0])
+    is_usable = lengths < _LONGEST  # which what is no number is not
+    if not is_usable.all():
+        first = int(np.flatnonzero(~is_usable)[0])
         raise DescriptorError(
             f"descriptor {first} has no finite norm, expected finite values "
             "whose squares add up to a float32"

@@ -127,9 +127,9 @@ def tensors_with_lying_offsets(rng: Rng, folder: Path) -> str:
     data = (folder / TENSORS_FILE).read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
-    begin, end = header["block0.dictionary"]["data_offsets"]
+    begin, end = header["block0.atoms"]["data_offsets"]
     lies = ([begin, end + 4], [end, begin], [begin - 4, end], [begin, 2**63], [0, end], [-4, end])
-    header["block0.dictionary"]["data_offsets"] = pick(rng, lies)
+    header["block0.atoms"]["data_offsets"] = pick(rng, lies)
     text = json.dumps(header).encode()
     store(folder, struct.pack("<Q", len(text)) + text + data[8 + length :])
     return NO_SAFETENSORS
@@ -192,7 +192,7 @@ def other_weights_under_true_digests(rng: Rng, folder: Path) -> str:
 def manifest_that_is_none(rng: Rng, folder: Path) -> str:
     texts = (
         *(b"", b"null", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 9_000, b"9" * 9_000),
-        *(b'{"format_version": 1}', rng.bytes(99), pickle.dumps({}), b'{"format_version": NaN}'),
+        *(b'{"format_version": 2}', rng.bytes(99), pickle.dumps({}), b'{"format_version": NaN}'),
     )
     (folder / MANIFEST_FILE).write_bytes(pick(rng, texts))
     return f"{MANIFEST_FILE}: "

@@ -14,15 +14,15 @@ from service.engine.arrays import Float32Array, Float64Array, Int32Array
 from service.engine.blocks import ResidualsBlock
 from service.engine.bundle import block_prefix, hash_specs, prefixed, view_prefix
 from service.engine.classifier import LinearClassifier
-from service.engine.coding import invert_grams
+from service.engine.coding import Coder
 from service.engine.config import BlockConfig, CodesConfig, ResidualsConfig, ViewConfig
 from service.engine.tree import Tree
 
 # The first example of a property compiles a kernel, so that a deadline would lie.
 PROPERTY = settings(max_examples=30, deadline=None)
 
-# Around the tree's block of 32 descriptors and the width of a SIMD register.
-AWKWARD_COUNTS = (0, 1, 15, 16, 17, 31, 32, 33)
+# Around the eight products that are computed together and the block of 32 descriptors.
+AWKWARD_COUNTS = (0, 1, 7, 8, 9, 31, 32, 33, 63, 65)
 
 VIEW = ViewConfig(depth=3)
 CODES = CodesConfig(n_atoms=12, nonzeros=3, pyramid=(4, 2, 1))
@@ -49,8 +49,12 @@ SEVERAL = EngineConfig(
 """Views with residuals and codes, with codes alone, and with residuals alone."""
 
 
-def random_descriptors(rng: np.random.Generator, n: int, width: int = 128) -> Float32Array:
-    return rng.normal(size=(n, width)).astype(np.float32)
+def random_descriptors(
+    rng: np.random.Generator, n: int, width: int = 128, *, signs: bool = True
+) -> Float32Array:
+    """Values at random; without signs, as those of SIFT, they can be narrow directions."""
+    values = rng.normal(size=(n, width)).astype(np.float32)
+    return values if signs else np.abs(values)
 
 
 def random_dictionary(rng: np.random.Generator, n_atoms: int, width: int = 128) -> Float32Array:
@@ -80,8 +84,10 @@ def encoded(picture: Image.Image, image_format: str, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def random_png(seed: int, height: int = 36, width: int = 44) -> bytes:
-    pixels = np.random.default_rng(seed).integers(0, 256, (height, width), np.uint8)
+def random_png(seed: int, height: int = 36, width: int = 44, levels: int = 256) -> bytes:
+    """Noise of so many grey levels; of 16, no descriptor is so long that it is scaled down."""
+    bounds = 128 - levels // 2, 128 + levels // 2
+    pixels = np.random.default_rng(seed).integers(*bounds, (height, width), np.uint8)
     return encoded(Image.fromarray(pixels), "PNG")
 
 
@@ -110,8 +116,7 @@ def _random_block(
         return dict(ResidualsBlock.from_floats(block, means, projections).tensors())
     table = random_table(rng, view.n_leaves, block.n_atoms, block.nonzeros)
     dictionary = random_dictionary(rng, block.n_atoms)
-    inverses = invert_grams(table, dictionary)
-    return {"table": table, "dictionary": dictionary, "inverse_grams": inverses}
+    return dict(Coder.from_table(table, dictionary, wide=view.has_signs).tensors())
 
 
 def _random_hash(view: ViewConfig, rng: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
@@ -121,7 +126,7 @@ def _random_hash(view: ViewConfig, rng: np.random.Generator) -> dict[str, npt.ND
     vectors = rng.normal(size=specs[wide].shape).astype(np.float32)
     offsets = rng.normal(scale=0.3, size=specs[narrow].shape).astype(np.float32)
     if view.hash == "tree":
-        return dict(Tree.from_floats(vectors, offsets).tensors())
+        return dict(Tree.from_floats(vectors, offsets, wide=view.has_signs).tensors())
     return {wide: vectors, narrow: offsets}
 
 

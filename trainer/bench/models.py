@@ -116,7 +116,7 @@ class Models:
     @cached_property
     def _tree(self) -> Tree:
         logger.info("tree of depth %d", self.settings.depth)
-        return build_tree(self._descriptors, TreeSettings(self.settings.depth))
+        return build_tree(self._descriptors, TreeSettings(self.settings.depth, wide=False))
 
     def _tree_of(self, depth: int) -> Tree:
         """The upper levels of the one tree are the tree of a smaller depth."""
@@ -133,7 +133,8 @@ class Models:
         rng = np.random.default_rng(self.settings.seed)
         dictionary = first_dictionary(descriptors, size.atoms, rng)
         leaves = group_by_leaf(descriptors, tree.route(descriptors), tree.n_leaves)
-        return Coder.from_table(choose_active_sets(leaves, dictionary, size.nonzeros), dictionary)
+        table = choose_active_sets(leaves, dictionary, size.nonzeros)
+        return Coder.from_table(table, dictionary, wide=False)
 
     def _classifier(self, config: EngineConfig) -> LinearClassifier:
         rng = np.random.default_rng(self.settings.seed)

@@ -26,10 +26,10 @@ from trainer.bench.stopwatch import Timings
 __all__ = ["Rates", "Stage", "StageReport", "measure_stages"]
 
 _FLOAT = 4  # bytes of a float32, and of an int32
-_SHORT = 2  # bytes of a value of a direction
 
-# An instruction multiplies twice as many 16-bit integers as float32, whose rate is measured.
-_SHORTS_PER_FLOAT = 2
+# An instruction multiplies four times as many bytes, which directions, nodes and atoms are, as
+# float32, whose rate is measured.
+_BYTES_PER_FLOAT = 4
 _COPIED_FLOATS = 2**25
 
 # Multiply-adds of the fast SIFT per pixel: two separable 5-tap filters (10), four
@@ -136,7 +136,7 @@ def _workloads(engine: Engine, steps: _Steps) -> dict[str, Callable[[], object]]
     return {
         "decode": lambda: engine.decode(steps.data),
         "sift": lambda: locate(steps.gray, "fast-sift", engine.config.view.step),
-        "directions": lambda: sum(len(part) for _, part in steps.descriptors.parts()),
+        "directions": lambda: sum(len(part) for _, part in steps.descriptors.parts(wide=False)),
         "route": lambda: engine.hash.route(steps.descriptors),
         "code": lambda: engine.coder.encode(steps.descriptors, steps.codes.leaf_ids),
         "pool": lambda: engine.pool(steps.codes, steps.grid),
@@ -149,7 +149,7 @@ def _work(engine: Engine, steps: _Steps) -> dict[str, tuple[int, int]]:
     n, width = len(steps.descriptors), steps.descriptors.width
     m, depth, labels = engine.config.codes.nonzeros, engine.config.view.depth, len(engine.labels)
     features_map = steps.descriptors.flat.nbytes
-    directions, codes = n * width * _SHORT, n * m * 2 * _FLOAT
+    directions, codes = n * width, n * m * 2 * _FLOAT
     leaves, nodes = _touched(steps.codes.leaf_ids, depth)
     used_atoms = len(np.unique(steps.codes.atom_ids))
     features = int(np.count_nonzero(steps.pooled))
@@ -160,13 +160,13 @@ def _work(engine: Engine, steps: _Steps) -> dict[str, tuple[int, int]]:
         ),
         "directions": (2 * n * width, features_map + directions),
         "route": (
-            n * depth * width // _SHORTS_PER_FLOAT,
-            directions + nodes * (width * _SHORT + _FLOAT) + n * _FLOAT,
+            n * depth * width // _BYTES_PER_FLOAT,
+            directions + nodes * (width + _FLOAT) + n * _FLOAT,
         ),
         "code": (
-            n * (m * width // _SHORTS_PER_FLOAT + m * m),
+            n * (m * width // _BYTES_PER_FLOAT + m * m),
             directions
-            + used_atoms * width * _SHORT
+            + used_atoms * width
             + leaves * (m + m * (m + 1) // 2) * _FLOAT
             + codes,
         ),

@@ -111,6 +111,11 @@ class ScatteredPoints:
         """Leaves, with or without descriptors."""
         return len(self.tree.counts)
 
+    @property
+    def wide(self) -> bool:
+        """Whether they are coded by wide directions."""
+        return self.tree.tree.wide
+
     @cached_property
     def populated(self) -> Int32Array:
         """Leaves that hold at least one descriptor."""
@@ -217,9 +222,9 @@ def _piece(pieces: list[Float32Array], leaf: int) -> Float32Array:
 def _grow(settings: TreeSettings, *pieces: Float32Array) -> Subtree:
     descriptors = np.concatenate(pieces)
     tree = grow_tree(descriptors, settings)
-    return Subtree(
-        tree, LocalPoints(group_by_leaf(descriptors, tree.route(descriptors), tree.n_leaves))
-    )
+    leaf_ids = tree.route(descriptors)
+    groups = group_by_leaf(descriptors, leaf_ids, tree.n_leaves, wide=tree.wide)
+    return Subtree(tree, LocalPoints(groups))
 
 
 def _tree_and_counts(subtree: Subtree) -> tuple[Tree, npt.NDArray[np.int64]]:

@@ -24,10 +24,11 @@ def learn_given_codes(
     rng: np.random.Generator,
 ) -> LearnedCodes:
     """A dictionary for descriptors (n, d) and given groups, and the group of every leaf."""
-    buckets = group_by_leaf(descriptors, hash_.route(descriptors), hash_.n_leaves)
+    leaf_ids = hash_.route(descriptors)
+    buckets = group_by_leaf(descriptors, leaf_ids, hash_.n_leaves, wide=settings.wide)
     first = first_dictionary(buckets.descriptors, settings.n_atoms, rng)
     learned = learn_together(buckets, structure, first, settings.iterations)
     chosen = structure.of_leaves(buckets, learned.dictionary)
     energy = float(np.einsum("ij,ij->", descriptors, descriptors, dtype=np.float64)) or 1.0
     errors = tuple(error / energy for error in learned.energies[1:])
-    return LearnedCodes(chosen.coder(learned.dictionary), errors)
+    return LearnedCodes(chosen.coder(learned.dictionary, wide=settings.wide), errors)

@@ -189,10 +189,13 @@ class GivenGroups:
         inverses: Float64Array = scaled * scaling
         return inverses
 
-    def coder(self, dictionary: Float64Array) -> Coder:
+    def coder(self, dictionary: Float64Array, *, wide: bool = True) -> Coder:
         """The engine's coder, which takes the group of a descriptor as its leaf."""
-        inverses = self.inverses(dictionary, _SMALLEST_SERVED_EIGENVALUE).astype(np.float32)
-        return Coder(self.table, dictionary.astype(np.float32), inverses)
+
+        def invert(_: Int32Array, rounded: Float64Array) -> Float32Array:
+            return self.inverses(rounded, _SMALLEST_SERVED_EIGENVALUE).astype(np.float32)
+
+        return Coder.from_table(self.table, dictionary, wide=wide, invert=invert)
 
 
 def given_groups(

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 class CodeSettings:
     """Size of the dictionary, nonzeros per code, and iterations of Algorithm 2.
 
-    `groups` None: one for every leaf.
+    `groups` None: one for every leaf. Atoms are `wide` or narrow, see `engine/fixedpoint.py`.
     """
 
     n_atoms: int
@@ -47,6 +47,7 @@ class CodeSettings:
     iterations: int
     groups: int | None = None
     dictionary_update: DictionaryUpdate = "least-squares"
+    wide: bool = True
 
     def __post_init__(self) -> None:
         if self.nonzeros > self.n_atoms:
@@ -111,7 +112,8 @@ def learn_codes(  # noqa: PLR0913  # the last two are for callers that write the
     A run that resumes from a state ends with the tensors of the uninterrupted run, bit
     for bit. The relative error is Σ‖x - Wz‖² / Σ‖x‖².
     """
-    buckets = group_by_leaf(descriptors, hash_.route(descriptors), hash_.n_leaves)
+    leaf_ids = hash_.route(descriptors)
+    buckets = group_by_leaf(descriptors, leaf_ids, hash_.n_leaves, wide=settings.wide)
     return learn_codes_of(
         LocalPoints(buckets),
         settings,
@@ -132,7 +134,8 @@ def learn_codes_of(
     """The same for descriptors that are in the order of their leaves already."""
     state = _algorithm_2(_new_run(points, settings, rng), resume_from, after_iteration)
     table = state.table if state.group_ids is None else state.table[state.group_ids]
-    return LearnedCodes(Coder.from_table(table, state.dictionary), state.relative_errors)
+    coder = Coder.from_table(table, state.dictionary, wide=points.wide)
+    return LearnedCodes(coder, state.relative_errors)
 
 
 def learn_groups(
@@ -146,10 +149,10 @@ def learn_groups(
     """Algorithm 2 for descriptors (n, d) without g: `settings.groups` groups come out."""
     if settings.groups is None:
         raise DataError("no number of groups, expected one because there are no leaves")
-    run = _new_run(LocalPoints(each_alone(descriptors)), settings, rng)
+    run = _new_run(LocalPoints(each_alone(descriptors, wide=settings.wide)), settings, rng)
     state = _algorithm_2(run, resume_from, after_iteration)
     group_ids = np.arange(len(descriptors)) if state.group_ids is None else state.group_ids
-    coder = Coder.from_table(state.table, state.dictionary)
+    coder = Coder.from_table(state.table, state.dictionary, wide=run.buckets.wide)
     return LearnedGroups(coder, group_ids.astype(np.int32), state.relative_errors)
 
 

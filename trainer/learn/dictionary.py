@@ -147,7 +147,7 @@ def missing_directions(
     It is the principal component of what is left over; None where nothing is.
     """
     # All coders at once: each call would compute the Gram matrix of the whole dictionary.
-    coder = Coder.from_table(table, dictionary)
+    coder = Coder.from_table(table, dictionary, wide=groups.wide)
 
     def missing(place: int) -> Float32Array | None:
         members = groups.descriptors[groups.members(leaves[place])]

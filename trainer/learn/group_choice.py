@@ -61,7 +61,7 @@ def choose_groups(
     There must be at least as many populated leaves as groups. A leaf without
     descriptors follows the populated leaf before it.
     """
-    inverses = invert_grams(table, dictionary).astype(np.float64)
+    inverses = invert_grams(table, dictionary.astype(np.float64)).astype(np.float64)
     best = best_groups(buckets, table, inverses, dictionary)
     group_ids, populated = best.copy(), buckets.populated
     group_ids[populated] = _occupy_unused(best[populated], table.shape[0], rng)
@@ -73,7 +73,8 @@ def choose_groups(
 
 def glue(buckets: LeafGroups, group_ids: Int32Array, n_groups: int) -> LeafGroups:
     """The descriptors by group (leaves,) instead of by leaf."""
-    return group_by_leaf(buckets.descriptors, group_ids[buckets.leaf_ids], n_groups)
+    leaf_ids = group_ids[buckets.leaf_ids]
+    return group_by_leaf(buckets.descriptors, leaf_ids, n_groups, wide=buckets.wide)
 
 
 def best_groups(

@@ -49,6 +49,10 @@ class Points(Protocol):
         """Leaves, with or without descriptors."""
 
     @property
+    def wide(self) -> bool:
+        """Whether they are coded by wide directions."""
+
+    @property
     def populated(self) -> Int32Array:
         """Leaves that hold at least one descriptor."""
 
@@ -92,6 +96,11 @@ class LocalPoints:
     def n_leaves(self) -> int:
         """Leaves, with or without descriptors."""
         return len(self.groups.starts) - 1
+
+    @property
+    def wide(self) -> bool:
+        """Whether they are coded by wide directions."""
+        return self.groups.wide
 
     @property
     def populated(self) -> Int32Array:
@@ -139,7 +148,7 @@ class LocalPoints:
         return missing_directions(self.groups, leaves, table, dictionary)
 
     def _codes(self, table: Int32Array, dictionary: Float32Array) -> Codes:
-        coder = Coder.from_table(table, dictionary)
+        coder = Coder.from_table(table, dictionary, wide=self.wide)
         return coder.encode(self.groups.descriptors, self.groups.leaf_ids)
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from service.engine.arrays import Float32Array, Float64Array, Int32Array, frozen
 from service.engine.coding import Coder
-from service.engine.fixedpoint import Descriptors
+from service.engine.fixedpoint import Descriptors, is_wide
 from service.engine.tree import Tree, norms_of
 from trainer.learn.dictionary import residual_energies, update_by_least_squares
 from trainer.learn.kernels.refine import refit_decision, walk_from
@@ -137,10 +137,11 @@ class _Sweep:
         As numbers of leaves of the tree cut off at `depth`.
         """
         n_inner = 2**depth - 1
-        fixed = Descriptors.of(self.descriptors[rows]).fixed
-        ends = np.empty(len(fixed.lengths), np.int32)
+        fixed = Descriptors.of(self.descriptors[rows]).fixed(wide=is_wide(self.directions))
+        ends = np.empty(len(fixed.norms), np.int32)
         walk_from(
-            *fixed,
+            fixed.directions,
+            fixed.norms,
             frozen(self.directions[:n_inner]),
             frozen(self.cuts[:n_inner]),
             frozen(nodes[rows]),
@@ -168,7 +169,7 @@ class _Sweep:
         ):
             return False
         # Compared once more as the integers that it becomes.
-        better = Tree.from_floats(vector[None], threshold)
+        better = Tree.from_floats(vector[None], threshold, wide=current.wide)
         rows = Descriptors.of(self.descriptors[held_out])
         kept, lost = (float(gains[held_out] @ tree.route(rows)) for tree in (better, current))
         if kept <= lost:
@@ -194,9 +195,11 @@ def refine_codes(
     table = _swapped(points, table, dictionary)
     x = points.descriptors
     for _ in range(_DICTIONARY_UPDATES):
-        codes = Coder.from_table(table, dictionary).encode(x, points.leaf_ids)
+        coder = Coder.from_table(table, dictionary, wide=points.wide)
+        codes = coder.encode(x, points.leaf_ids)
         dictionary = update_by_least_squares(x, codes, dictionary)
-    errors = coding_errors(x, points.leaf_ids, Coder.from_table(table, dictionary))
+    coder = Coder.from_table(table, dictionary, wide=points.wide)
+    errors = coding_errors(x, points.leaf_ids, coder)
     return table, dictionary, relative_error(x, errors)
 
 

@@ -7,7 +7,7 @@ that, glued from many leaves, is read in passes, one for each atom that it choos
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,11 +34,15 @@ _LEAF_FLOATS = 2**26
 
 @dataclass(frozen=True)
 class LeafGroups:
-    """Descriptors (n, d) sorted by leaf; those of leaf i are [starts[i], starts[i + 1])."""
+    """Descriptors (n, d) sorted by leaf; those of leaf i are [starts[i], starts[i + 1]).
+
+    They are coded by `wide` directions or by narrow ones, see `engine/fixedpoint.py`.
+    """
 
     descriptors: Float32Array
     leaf_ids: Int32Array
     starts: Int32Array
+    wide: bool = True
 
     @property
     def populated(self) -> Int32Array:
@@ -54,21 +58,28 @@ class LeafGroups:
         kept = np.flatnonzero(np.isin(self.leaf_ids, leaves))
         new_ids = np.searchsorted(leaves, self.leaf_ids[kept]).astype(np.int32)
         starts = np.searchsorted(new_ids, np.arange(len(leaves) + 1)).astype(np.int32)
-        return LeafGroups(frozen(reordered(self.descriptors, kept)), new_ids, starts)
+        return replace(
+            self,
+            descriptors=frozen(reordered(self.descriptors, kept)),
+            leaf_ids=new_ids,
+            starts=starts,
+        )
 
 
-def group_by_leaf(descriptors: Float32Array, leaf_ids: Int32Array, n_leaves: int) -> LeafGroups:
+def group_by_leaf(
+    descriptors: Float32Array, leaf_ids: Int32Array, n_leaves: int, *, wide: bool = True
+) -> LeafGroups:
     """Descriptors (n, d) brought into the order of their leaves."""
     order = np.argsort(leaf_ids, kind="stable")
     counts = np.bincount(leaf_ids, minlength=n_leaves)
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return LeafGroups(frozen(reordered(descriptors, order)), leaf_ids[order], starts)
+    return LeafGroups(frozen(reordered(descriptors, order)), leaf_ids[order], starts, wide)
 
 
-def each_alone(descriptors: Float32Array) -> LeafGroups:
+def each_alone(descriptors: Float32Array, *, wide: bool = True) -> LeafGroups:
     """Every descriptor (n, d) as a leaf of its own, without a copy: no hash is given."""
     numbers = np.arange(descriptors.shape[0] + 1, dtype=np.int32)
-    return LeafGroups(frozen(descriptors), numbers[:-1], numbers)
+    return LeafGroups(frozen(descriptors), numbers[:-1], numbers, wide)
 
 
 def choose_active_sets(groups: LeafGroups, dictionary: Float32Array, nonzeros: int) -> Int32Array:

@@ -78,11 +78,13 @@ def _refined(
     """Codes for where the tree sends the descriptors now; leaves stay in their groups."""
     leaves = np.arange(tree.n_leaves, dtype=np.int32)
     group_ids = leaves if state.group_ids is None else state.group_ids
-    points = group_by_leaf(descriptors, group_ids[tree.route(descriptors)], len(state.table))
+    leaf_ids = group_ids[tree.route(descriptors)]
+    points = group_by_leaf(descriptors, leaf_ids, len(state.table), wide=tree.wide)
     table, dictionary, error = refine_codes(points, state.table, state.dictionary)
     errors = (*state.relative_errors, error)
+    coder = Coder.from_table(table[group_ids], dictionary, wide=tree.wide)
     state = replace(state, table=table, dictionary=dictionary, relative_errors=errors)
-    return LearnedCodes(Coder.from_table(table[group_ids], dictionary), errors), state
+    return LearnedCodes(coder, errors), state
 
 
 def learn_point_codes(points: Points, settings: RunSettings) -> LearnedCodes:
@@ -95,7 +97,8 @@ def _learn(
     descriptors: Float32Array, hash_: HashFunction, settings: RunSettings
 ) -> tuple[LearnedCodes, TrainingState]:
     leaf_ids = hash_.route(descriptors)
-    points = LocalPoints(group_by_leaf(descriptors, leaf_ids, hash_.n_leaves))
+    wide = settings.codes.wide
+    points = LocalPoints(group_by_leaf(descriptors, leaf_ids, hash_.n_leaves, wide=wide))
     return _learn_points(points, settings)
 
 

@@ -39,11 +39,15 @@ _DEEPEST_TOP = 6
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """Depth, rounds of 2-means per split, and the radius within which a node is not split."""
+    """Depth, rounds of 2-means per split, and the radius within which a node is not split.
+
+    Decisions are `wide` or narrow, see `engine/fixedpoint.py`.
+    """
 
     depth: int
     rounds: int = 2
     radius: float = 0.0
+    wide: bool = True
 
 
 @dataclass(frozen=True)
@@ -144,4 +148,4 @@ def _grow(descriptors: Float32Array, settings: TreeSettings, level: list[_Node])
     for depth in range(len(level).bit_length() - 1, settings.depth):
         title = f"tree level {depth + 1}/{settings.depth}"
         level = [child for pair in map_ordered(split, level, title) for child in pair]
-    return Tree.from_floats(vectors, thresholds)
+    return Tree.from_floats(vectors, thresholds, wide=settings.wide)

@@ -65,7 +65,7 @@ class TreeFeatures:
         shared = self.configs[0]
         gray = image.decode(data, shared.max_side)
         rows, cols, descriptors = sift.locate(gray, sift_kind(shared.view), shared.view.step)
-        descriptors.fixed  # noqa: B018  # in fixed point once, not for every coder again
+        descriptors.fixed(wide=False)  # once, not for every coder again
         leaf_ids = self.tree.route(descriptors)
         return tuple(
             pooling.pool(coder.encode(descriptors, leaf_ids), (rows, cols), config.codes)

@@ -119,7 +119,8 @@ class Models:
         arrays = self.cache.arrays(entry)
         if arrays is None:
             logger.info("learning %s of depth %d", entry.words, self._depth)
-            settings = TreeSettings(self._depth, self.config.rounds, self.config.radius)
+            config = self.config
+            settings = TreeSettings(self._depth, config.rounds, config.radius, wide=False)
             tree = build_tree(self._descriptors, settings)
             arrays = {"directions": tree.directions, "cuts": tree.cuts}
             self.cache.keep_arrays(entry, arrays)
@@ -132,7 +133,7 @@ class Models:
             logger.info("learning %s of %d atoms", entry.words, config.atoms)
             arrays = self._learned_codes(config)
             self.cache.keep_arrays(entry, arrays)
-        return Coder.from_table(arrays["table"], arrays["dictionary"])
+        return Coder.from_table(arrays["table"], arrays["dictionary"], wide=False)
 
     def _learned_codes(self, config: FitConfig) -> Arrays:
         settings = CodeSettings(
@@ -140,6 +141,7 @@ class Models:
             config.nonzeros,
             config.iterations,
             dictionary_update=config.dictionary_update,
+            wide=False,
         )
         rng = np.random.default_rng(config.seed)
         learned = learn_codes(self._descriptors, self._tree, settings, rng)

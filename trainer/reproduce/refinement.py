@@ -63,8 +63,8 @@ def measure_refinement(folder: Path, settings: RefinementSettings) -> dict[str, 
             (split.test, settings.held_out),
         )
     )
-    tree = build_tree(training.descriptors, TreeSettings(settings.depth))
-    codes = CodeSettings(settings.atoms, settings.nonzeros, settings.iterations)
+    tree = build_tree(training.descriptors, TreeSettings(settings.depth, wide=False))
+    codes = CodeSettings(settings.atoms, settings.nonzeros, settings.iterations, wide=False)
     errors: dict[str, float] = {}
     with TemporaryDirectory() as scratch:
         # Both begin with the same iterations: the second finds them in the checkpoint.

@@ -63,10 +63,10 @@ def measure_scattered(client: "Client", settings: ScatteredSettings) -> Scattere
     parts = spans(settings.descriptors, _PER_PART, MOST_PARTS)
     made = [tasks.submit(_made_up, number, len(part)) for number, part in enumerate(parts)]
     sample = ScatteredSample(made, tuple(map(len, parts)))
-    tree = grow_scattered_tree(tasks, sample, TreeSettings(settings.depth))
+    tree = grow_scattered_tree(tasks, sample, TreeSettings(settings.depth, wide=False))
     grown = time.monotonic()
     logger.info("tree of depth %d after %.0f s", settings.depth, grown - started)
-    codes = CodeSettings(settings.atoms, settings.nonzeros, settings.iterations)
+    codes = CodeSettings(settings.atoms, settings.nonzeros, settings.iterations, wide=False)
     learned = learn_codes_of(ScatteredPoints(tasks, tree), codes, np.random.default_rng(0))
     return ScatteredResult(
         settings.descriptors,

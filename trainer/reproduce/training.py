@@ -79,9 +79,9 @@ def measure_training(folder: Path, settings: TrainingCostSettings) -> list[Train
 
 def _measure(descriptors: Float32Array, settings: TrainingCostSettings) -> TrainingCost:
     started = time.perf_counter()
-    tree = build_tree(descriptors, TreeSettings(settings.depth))
+    tree = build_tree(descriptors, TreeSettings(settings.depth, wide=False))
     built = time.perf_counter()
-    codes = CodeSettings(settings.atoms, settings.nonzeros, settings.iterations)
+    codes = CodeSettings(settings.atoms, settings.nonzeros, settings.iterations, wide=False)
     learned = learn_codes(descriptors, tree, codes, np.random.default_rng(settings.seed))
     ended = time.perf_counter()
     peak = peak_bytes()

@@ -9,15 +9,15 @@ import numpy as np
 
 from service.engine.arrays import (
     CACHE_LINE,
+    Directions,
     Float32Array,
     Int8Array,
-    Int16Array,
     Int32Array,
     UInt64Array,
 )
 from service.engine.compiling import kernel, part
-from service.engine.kernels.fixedpoint import quantise_block
-from service.engine.kernels.integers import Index, prefetch
+from service.engine.kernels.fixedpoint import BLOCK, quantise_block
+from service.engine.kernels.integers import Index, new_pairs, prefetch
 
 __all__ = [
     "MASS_UNIT",
@@ -36,28 +36,37 @@ TOTAL_UNIT = 2**11
 
 _MASS = np.float32(MASS_UNIT)
 _UNIT = np.float32(1 / TOTAL_UNIT)
-_SHIFT = np.int32(12)  # 2¹⁵ of a direction times 2⁸ of a mass, to 2¹¹
+# A step is a whole number in a total before it is multiplied with a direction.
+_STEP = np.float32(2**23)
+_SHIFT = np.int32(12)  # from 2²³ to 2¹¹
 _HALF = np.int32(2**11)
 
 _NONE, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
 _THREE, _FOUR = np.uint64(3), np.uint64(4)
-_BLOCK = np.uint64(16)
 _LINE = np.uint64(CACHE_LINE)
 
 
 @part
-def _in_total(direction: np.int16, mass: np.int32) -> np.int32:
+def _in_total(direction: np.uint8 | np.int16, step: np.int32) -> np.int32:
     """What a value of a descriptor adds to a total."""
     # numba computes in 64 bits, which is slow; what is cut off at once is not.
-    product = np.int32(np.int32(direction) * mass)
+    product = np.int32(np.int32(direction) * step)
     return np.int32(np.int32(product + _HALF) >> _SHIFT)
 
 
 @part
+def _in_sums(step: np.float32, norm: np.float32) -> tuple[np.int32, np.int32]:
+    """What a descriptor adds to a mass, and its step in a total; without a mass it adds nothing."""
+    mass = np.int32(np.rint(step * norm * _MASS))
+    return mass, np.int32(np.rint(step * _STEP)) if mass > 0 else np.int32(0)
+
+
+@part
 def add_residuals(
-    directions: Int16Array,
+    directions: Directions,
     first_row: Index,
-    lengths: Float32Array,
+    steps: Float32Array,
+    norms: Float32Array,
     leaf_ids: Int32Array,
     start: Index,
     end: Index,
@@ -69,8 +78,8 @@ def add_residuals(
     """Add descriptors `start` to `end` to the totals and masses of their regions and nodes.
 
     Their directions are the rows from `first_row`; a node is the leaf's ancestor
-    `levels_below` levels above it. regions, lengths, leaf_ids (n,); totals (regions·nodes, w);
-    masses (regions, nodes).
+    `levels_below` levels above it. regions, steps, norms, leaf_ids (n,); totals
+    (regions·nodes, w); masses (regions, nodes).
     """
     width = np.uint64(directions.shape[1])
     nodes, row_bytes = np.uint64(masses.shape[1]), np.uint64(4) * width
@@ -80,12 +89,12 @@ def add_residuals(
         for offset in range(_NONE, row_bytes, _LINE):
             prefetch(totals, place, offset)
     for i in range(start, end):
-        mass = np.int32(np.rint(lengths[i] * _MASS))
         region, node = np.uint64(regions[i]), np.uint64(leaf_ids[i]) >> levels_below
         place, row = region * nodes + node, first_row + i - start
+        mass, step = _in_sums(steps[i], norms[i])
         masses[region, node] += mass
         for k in range(width):
-            totals[place, k] = np.int32(totals[place, k] + _in_total(directions[row, k], mass))
+            totals[place, k] = np.int32(totals[place, k] + _in_total(directions[row, k], step))
 
 
 @part
@@ -377,6 +386,7 @@ def share_residuals(
     starts: UInt64Array,
     stride: int,
     longest: float,
+    directions: Directions,
     leaf_ids: Int32Array,
     regions: Int32Array,
     levels_below: int,
@@ -387,24 +397,26 @@ def share_residuals(
     """What each descriptor adds to a sum that is linear in the totals and masses.
 
     A total of region and node has the weights (regions, nodes, w), a mass the offset
-    (regions, nodes). The descriptors are those of `quantise_block`; leaf_ids, regions and shares
-    (n,). Their values are rounded as in a total, so that the shares add up.
+    (regions, nodes). The descriptors are those of `quantise_block`, with room for the directions
+    of one block; leaf_ids, regions and shares (n,). Their values are rounded as in a total, so
+    that the shares add up.
     """
     n, step, below = np.uint64(starts.shape[0]), np.uint64(stride), np.uint64(levels_below)
     width = np.uint64(weights.shape[2])
-    directions = np.empty((_BLOCK, width), np.int16)
-    lengths = np.empty(n, np.float32)
-    for start in range(_NONE, n, _BLOCK):
-        end = min(start + _BLOCK, n)
-        quantise_block(flat, starts, step, longest, start, end, _NONE, directions, lengths)
+    steps, norms, pairs = np.empty(n, np.float32), np.empty(n, np.float32), new_pairs(BLOCK)
+    for start in range(_NONE, n, BLOCK):
+        end = min(start + BLOCK, n)
+        quantise_block(
+            flat, starts, step, longest, start, end, _NONE, directions, steps, norms, pairs
+        )
         for i in range(start, end):
-            mass = np.int32(np.rint(lengths[i] * _MASS))
+            mass, own_step = _in_sums(steps[i], norms[i])
             region, node = np.uint64(regions[i]), np.uint64(leaf_ids[i]) >> below
             share = np.float32(0)
             if mass == 0:  # perhaps nothing has a weight there
                 shares[i] = 0
                 continue
             for k in range(width):
-                value = _in_total(directions[i - start, k], mass)
+                value = _in_total(directions[i - start, k], own_step)
                 share += weights[region, node, k] * np.float32(value)
             shares[i] = _UNIT * share - np.float32(mass) / _MASS * offsets[region, node]

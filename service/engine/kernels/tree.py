@@ -1,84 +1,86 @@
 """Descriptors down the tree in integers, a block of them one level at a time.
 
 Within a block the walks are independent, so that their work overlaps, and a child is
-fetched from memory while the rest of the block takes its step. 15 000 descriptors at
-depth 16 take 3.3 ms (5.1 ms without the prefetch, 9.5 ms in float32). Sorting the
-descriptors by node half-way down takes 2.9 ms, but needs all of them laid out.
+fetched from memory while the rest of the block takes its step.
 """
 
 import numpy as np
 
-from service.engine.arrays import CACHE_LINE, Float32Array, Int16Array, Int32Array, UInt64Array
+from service.engine.arrays import Directions, FixedRows, Float32Array, Int32Array
 from service.engine.compiling import kernel, part
-from service.engine.kernels.integers import LANES, Index, dot, prefetch
+from service.engine.kernels.fixedpoint import BLOCK
+from service.engine.kernels.integers import (
+    BATCH,
+    LANES,
+    Index,
+    Pairs,
+    add_dots,
+    end_batch,
+    new_pairs,
+    prefetch_lanes,
+)
 
-__all__ = ["BLOCK", "walk", "walk_block"]
+__all__ = ["walk", "walk_block"]
 
-BLOCK = np.uint64(16)
-_LANES = np.uint64(LANES)
-_ROW_BYTES = np.uint64(2 * LANES)
-_LINE = np.uint64(CACHE_LINE)
-_ONE = np.uint64(1)
-_NONE = np.uint64(0)
+_LANES, _BATCH = np.uint64(LANES), np.uint64(BATCH)
+_NONE, _ONE = np.uint64(0), np.uint64(1)
 
 
 @part
 def walk_block(
-    directions: Int16Array,
-    row: Index,
-    size: Index,
-    vectors: Int16Array,
-    cuts: Int32Array,
+    directions: Directions,
+    first_row: Index,
+    norms: Float32Array,
+    start: Index,
+    end: Index,
+    vectors: FixedRows,
+    cuts: Float32Array,
     depth: int,
-    nodes: UInt64Array,
+    pairs: Pairs,
+    leaf_ids: Int32Array,
 ) -> None:
-    """Where `size` directions (rows, w) from `row` end: right where x·v > t, else left.
+    """Leaf ids of descriptors `start` to `end`, see `walk`.
 
-    vectors (2**depth - 1, w); cuts (2**depth - 1,); nodes (block,) out, as numbers of nodes
-    one level below the last.
+    Their directions are the rows from `first_row`; `pairs` is scratch for a block.
     """
-    width = np.uint64(directions.shape[1])
-    nodes[:] = 0
-    for level in range(1, depth + 1):
-        if width == _LANES:  # SIFT's, a sixth faster than the loop over columns
-            for i in range(size):
-                node = nodes[i]
-                right = dot(directions, row + i, vectors, node, _NONE) > cuts[node]
+    width, size = np.uint64(directions.shape[1]), end - start
+    for i in range(size):
+        pairs.rows[i], pairs.others[i] = first_row + i, _NONE
+        pairs.factors[i] = norms[start + i]
+    end_batch(pairs, size)
+    for _ in range(depth):
+        for first in range(_NONE, size, _BATCH):
+            for column in range(_NONE, width, _LANES):
+                add_dots(directions, vectors, pairs, first, column)
+            for i in range(first, first + _BATCH):  # beyond the end as well: it does not matter
+                node = pairs.others[i]
+                right = np.float32(pairs.products[i]) > cuts[node] * pairs.factors[i]
                 child = node + node + _ONE + np.uint64(right)
-                if level < depth:
-                    for offset in range(_NONE, _ROW_BYTES, _LINE):
-                        prefetch(vectors, child, offset)
-                nodes[i] = child
-        else:
-            for i in range(size):
-                node = nodes[i]
-                projection = 0
-                for column in range(_NONE, width, _LANES):
-                    projection += dot(directions, row + i, vectors, node, column)
-                nodes[i] = node + node + _ONE + np.uint64(projection > cuts[node])
+                pairs.others[i] = child
+                prefetch_lanes(vectors, child)
+    first_leaf = np.uint64(2**depth - 1)
+    for i in range(size):
+        leaf_ids[start + i] = pairs.others[i] - first_leaf if norms[start + i] > 0 else _NONE
 
 
 @kernel
 def walk(
-    directions: Int16Array,
-    lengths: Float32Array,
-    vectors: Int16Array,
-    cuts: Int32Array,
+    directions: Directions,
+    norms: Float32Array,
+    vectors: FixedRows,
+    cuts: Float32Array,
     depth: int,
     leaf_ids: Int32Array,
 ) -> None:
-    """The leaf of every descriptor: right where x·v > t, left otherwise.
+    """The leaf of every descriptor: right where x·v > t‖x‖, left otherwise.
 
-    x and v have unit length in fixed point, so x·v is the cosine of the angle that the
-    paper splits at its median (section 2.3). A descriptor of no length has no angle and
-    goes left all the way. Node i has children 2i + 1 and 2i + 2. directions (n, w) and
-    lengths (n,); vectors (2**depth - 1, w); cuts (2**depth - 1,) -> leaf_ids (n,).
+    That compares the angle between x and v, which the paper splits at its median (section
+    2.3). A descriptor of no length has no angle and goes left all the way. Node i has children
+    2i + 1 and 2i + 2. directions (n, w) and their norms (n,); vectors (2**depth - 1, w); cuts
+    (2**depth - 1,) -> leaf_ids (n,).
     """
     n = np.uint64(directions.shape[0])
-    first_leaf = np.uint64(2**depth - 1)
-    nodes = np.empty(BLOCK, np.uint64)
+    pairs = new_pairs(BLOCK)
     for start in range(_NONE, n, BLOCK):
-        size = min(BLOCK, n - start)
-        walk_block(directions, start, size, vectors, cuts, depth, nodes)
-        for i in range(size):
-            leaf_ids[start + i] = nodes[i] - first_leaf if lengths[start + i] > 0 else _NONE
+        end = min(start + BLOCK, n)
+        walk_block(directions, start, norms, start, end, vectors, cuts, depth, pairs, leaf_ids)

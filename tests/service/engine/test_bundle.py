@@ -328,9 +328,14 @@ def test_a_tensor_of_the_wrong_shape_is_named(folder: Path, name: str, change: s
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        ("block0.dictionary", "float64"),
+        ("block0.atoms", "int16"),
+        ("block0.atoms", "uint8"),
+        ("block0.atoms", "float32"),
+        ("block0.atom_scales", "float64"),
+        ("view0.tree_vectors", "int16"),
         ("view0.tree_vectors", "float32"),
-        ("view0.tree_thresholds", "float32"),
+        ("view0.tree_thresholds", "int32"),
+        ("view0.tree_thresholds", "float64"),
         ("classifier_weights", "float32"),
         ("classifier_weights", "float16"),
         ("classifier_weights", "int16"),
@@ -421,8 +426,14 @@ def test_a_manifest_that_describes_other_tensors_is_refused(folder: Path) -> Non
 
 
 def test_another_format_version_is_refused(folder: Path) -> None:
-    reseal(folder, lambda whole: whole.update(format_version=2))
-    with refused("format_version is 2, expected 1"):
+    reseal(folder, lambda whole: whole.update(format_version=3))
+    with refused("format_version is 3, expected 2$"):
+        read_bundle(folder)
+
+
+def test_a_bundle_of_an_older_format_is_refused_with_what_to_do(folder: Path) -> None:
+    reseal(folder, lambda whole: whole.update(format_version=1))
+    with refused("format_version is 1, expected 2; .*not read any more, train it again$"):
         read_bundle(folder)
 
 
@@ -502,7 +513,10 @@ def test_a_probe_that_is_no_image_is_the_bundle_s_error(tmp_path: Path, image: b
 
 @pytest.mark.parametrize(
     "name",
-    ["block0.dictionary", "classifier_weights", "classifier_scales", "block0.inverse_grams"],
+    [
+        *("block0.atoms", "block0.atom_scales", "block0.inverse_grams"),
+        *("classifier_weights", "classifier_scales"),
+    ],
 )
 def test_wrong_weights_under_true_digests_are_found_by_the_probes(folder: Path, name: str) -> None:
     store_tensors(folder, {**copies(), name: np.flip(BUNDLE.tensors[name]).copy()})

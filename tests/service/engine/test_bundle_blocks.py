@@ -8,8 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.engine import BundleError, Engine, Probe, read_bundle, write_bundle
+from service.engine import (
+    BundleError,
+    Engine,
+    EngineConfig,
+    Probe,
+    read_bundle,
+    write_bundle,
+)
 from service.engine.bundle import expected_tensors
+from service.engine.config import CodesConfig, ViewConfig
 from tests.support.bundle_files import is_mapped, reseal, store_tensors
 from tests.support.samples import LABELS, SEVERAL, random_bundle, random_png
 
@@ -46,11 +54,23 @@ def test_an_engine_of_several_blocks_scores_as_before_it_was_written(folder: Pat
 
 def test_tensors_are_named_after_their_view_or_block() -> None:
     hashes = {f"view{n}.tree_{part}" for n in range(3) for part in ("vectors", "thresholds")}
-    codes = {f"block{n}.{part}" for n in (1, 2) for part in ("table", "dictionary")}
-    inverses = {"block1.inverse_grams", "block2.inverse_grams"}
+    parts = ("table", "atoms", "atom_scales", "inverse_grams")
+    codes = {f"block{n}.{part}" for n in (1, 2) for part in parts}
     residuals = {f"block{n}.{part}" for n in (0, 3) for part in ("means", "projections", "scales")}
     classifier = {f"classifier_{part}" for part in ("weights", "scales", "bias")}
-    assert set(BUNDLE.tensors) == hashes | codes | inverses | residuals | classifier
+    assert set(BUNDLE.tensors) == hashes | codes | residuals | classifier
+
+
+def test_views_with_signs_have_wide_tensors_and_others_narrow_ones() -> None:
+    config = EngineConfig(
+        views=(ViewConfig(depth=2), ViewConfig(depth=2, descriptor="colour", reduction=2)),
+        blocks=(CodesConfig(n_atoms=6, nonzeros=2), CodesConfig(n_atoms=6, nonzeros=2, view=1)),
+        max_side=64,
+    )
+    tensors = random_bundle(config).tensors
+    for number, kind in enumerate(("int8", "int16")):
+        assert tensors[f"view{number}.tree_vectors"].dtype == kind
+        assert tensors[f"block{number}.atoms"].dtype == kind
 
 
 @pytest.mark.parametrize("name", list(BUNDLE.tensors))
@@ -72,7 +92,7 @@ def test_a_wrong_tensor_of_several_blocks_is_named(folder: Path, name: str, chan
         read_bundle(folder)
 
 
-@pytest.mark.parametrize("name", ["block0.means", "block3.scales", "block2.dictionary"])
+@pytest.mark.parametrize("name", ["block0.means", "block3.scales", "block2.atom_scales"])
 def test_a_value_of_several_blocks_that_is_not_finite_is_refused(folder: Path, name: str) -> None:
     tensors = {name: tensor.copy() for name, tensor in BUNDLE.tensors.items()}
     tensors[name].flat[-1] = np.nan
@@ -84,7 +104,7 @@ def test_a_value_of_several_blocks_that_is_not_finite_is_refused(folder: Path, n
 @pytest.mark.parametrize("name", ["block1.table", "block2.table"])
 def test_an_atom_that_its_block_does_not_have_is_refused(folder: Path, name: str) -> None:
     tensors = {name: tensor.copy() for name, tensor in BUNDLE.tensors.items()}
-    n_atoms = len(tensors[name.replace("table", "dictionary")])
+    n_atoms = len(tensors[name.replace("table", "atoms")])
     tensors[name][1, 1] = n_atoms
     store_tensors(folder, tensors)
     with refused(f"{name} names atoms .* to {n_atoms}, expected 0 to {n_atoms - 1}"):
@@ -108,7 +128,7 @@ def test_an_atom_that_its_block_does_not_have_is_refused(folder: Path, name: str
             r"tensor (block0\.projections|block0\.scales|classifier_weights) is ",
         ),
         (("blocks", 3, "pyramid"), [2, 1], "tensor classifier_weights is .*, expected "),
-        (("blocks", 2, "n_atoms"), 13, r"tensor (block2\.dictionary|classifier_weights) is "),
+        (("blocks", 2, "n_atoms"), 13, r"tensor (block2\.atom\w+|classifier_weights) is "),
     ],
 )
 def test_a_block_that_the_tensors_contradict_is_refused(

@@ -1,20 +1,31 @@
-"""Routing and coding in one pass against the two apart, on the images that we have."""
+"""Routing and coding in one pass against the two apart, at random and on images that we have."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from service.engine import Codes, Engine, Stopwatch, sift
 from service.engine.arrays import Float32Array
+from service.engine.coding import Coder
+from service.engine.encoding import Outputs, encode_by_tree
 from service.engine.fixedpoint import Descriptors
 from service.engine.image import Picture
 from service.engine.threads import ONE_THREAD
+from service.engine.tree import Tree
 from service.engine.views import View
 from service.settings import EMBEDDED_MODELS
-from tests.support.samples import AWKWARD_COUNTS
+from tests.support.samples import (
+    AWKWARD_COUNTS,
+    PROPERTY,
+    random_descriptors,
+    random_dictionary,
+    random_table,
+)
 from trainer.bench.photographs import make_photographs
 from trainer.bench.settings import BenchSettings
 
@@ -57,6 +68,34 @@ def _with_stride(view: View, stride: int) -> View:
     assert view.codes is not None
     config = replace(view.codes.config, stride=stride)
     return replace(view, codes=replace(view.codes, config=config))
+
+
+@pytest.mark.parametrize("wide", [True, False], ids=["wide", "narrow"])
+@PROPERTY
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    count=st.sampled_from(AWKWARD_COUNTS),
+    nonzeros=st.integers(0, 7),
+    depth=st.integers(1, 7),
+)
+def test_one_pass_gives_the_bits_of_two(
+    seed: int, count: int, nonzeros: int, depth: int, *, wide: bool
+) -> None:
+    rng, nodes = np.random.default_rng(seed), 2**depth - 1
+    thresholds = rng.normal(size=nodes).astype(np.float32)
+    tree = Tree.from_floats(random_descriptors(rng, nodes), thresholds, wide=wide)
+    table = random_table(rng, tree.n_leaves, 16, max(nonzeros, 1))
+    coder = Coder.from_table(table, random_dictionary(rng, 16), wide=wide)
+    rows = random_descriptors(rng, count, signs=wide)
+    rows[count // 2 : count // 2 + 1] = 0
+    descriptors, outputs = Descriptors.of(rows), Outputs.empty(count, nonzeros)
+    encode_by_tree(descriptors, tree, coder if nonzeros else None, outputs)
+    leaf_ids, fixed = tree.route(descriptors), descriptors.fixed(wide=wide)
+    np.testing.assert_array_equal(outputs.codes.leaf_ids, leaf_ids)
+    np.testing.assert_array_equal(outputs.steps, fixed.steps)
+    np.testing.assert_array_equal(outputs.norms, fixed.norms)
+    if nonzeros:
+        _assert_same(outputs.codes, coder.encode(descriptors, leaf_ids))
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -158,7 +158,10 @@ def _cells_of_residuals(engine: Engine, data: bytes, label: int) -> Float64Array
     )
     assert routed is not None
     (descriptors,) = routed.descriptors
-    points, lengths = descriptors.fixed.directions / 2**15, descriptors.fixed.lengths
+    fixed = descriptors.fixed(wide=False)
+    lengths = fixed.lengths.astype(np.float64)
+    # A descriptor of zeros has no direction.
+    points = fixed.directions / np.maximum(fixed.norms.astype(np.float64), 1)[:, None]
     weights, shares, entry = _weights(engine, label), np.zeros(rows * cols), 0
     for regions, level in zip(block.config.pyramid, block.config.levels, strict=True):
         where = np.add.outer(

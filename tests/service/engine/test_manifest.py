@@ -197,10 +197,16 @@ def test_a_member_of_the_wrong_type_is_named(member: str, value: object, found: 
         parse_manifest(data, WHERE)
 
 
-@pytest.mark.parametrize("version", [0, 2, -1])
+@pytest.mark.parametrize("version", [0, 3, -1])
 def test_another_format_version_is_refused(version: int) -> None:
-    with pytest.raises(BundleError, match=f"format_version is {version}, expected 1"):
+    with pytest.raises(BundleError, match=f"format_version is {version}, expected 2$"):
         parse_manifest(changed("format_version", version), WHERE)
+
+
+def test_an_older_format_version_is_refused_with_what_to_do() -> None:
+    message = "format_version is 1, expected 2; older bundles are not read any more, train it again"
+    with pytest.raises(BundleError, match=f"{message}$"):
+        parse_manifest(changed("format_version", 1), WHERE)
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,10 @@ from tests.support.samples import PROPERTY, random_descriptors, random_dictionar
 WIDTH = 128
 
 seeds = st.integers(0, 2**32 - 1)
-# Together around the kernel's block of sixteen descriptors: 0, 1, 15, 16, 17, 33, 34.
-grids = st.sampled_from([(0, 0), (1, 1), (3, 5), (4, 4), (1, 17), (11, 3), (2, 17)])
+# Together around eight products and the block of 32 descriptors: 0, 1, 7, 8, 9, 32, 33, 65.
+grids = st.sampled_from([(0, 0), (1, 1), (1, 7), (4, 2), (3, 3), (4, 8), (11, 3), (5, 13)])
 pyramids = st.sampled_from([(1,), (2, 1), (3, 1), (4, 2, 1)])
+wide_and_narrow = pytest.mark.parametrize("wide", [True, False], ids=["wide", "narrow"])
 components = st.sampled_from([1, 2, 7, 16, 128])
 
 
@@ -46,16 +47,18 @@ class Case:
         grid: tuple[int, int],
         n_components: int = 7,
         pyramid: tuple[int, ...] = (2, 1),
+        *,
+        wide: bool = True,
     ) -> "Case":
         """Lengths up to one, some of them zero; any level of a tree of one to four."""
         rng = np.random.default_rng(seed)
         depth = int(rng.integers(1, 5))
         lengths = rng.uniform(0.05, 1, grid[0] * grid[1]) * (rng.random(grid[0] * grid[1]) < 0.9)
         descriptors = random_dictionary(rng, len(lengths)) * lengths[:, None]
-        tree = Tree.from_floats(
-            random_descriptors(rng, 2**depth - 1),
-            rng.normal(scale=0.05, size=2**depth - 1).astype(np.float32),
-        )
+        descriptors = descriptors if wide else np.abs(descriptors)
+        vectors = random_descriptors(rng, 2**depth - 1)
+        thresholds = rng.normal(scale=0.05, size=2**depth - 1).astype(np.float32)
+        tree = Tree.from_floats(vectors, thresholds, wide=wide)
         levels = tuple(rng.integers(0, depth + 1, len(pyramid)).tolist())
         config = ResidualsConfig(levels, n_components, pyramid)
         means = random_dictionary(rng, config.n_means) * np.float32(0.7)
@@ -87,13 +90,12 @@ class Case:
         return levels
 
     def encode(self, coder: Coder | None = None) -> tuple[Codes, ResidualSums]:
-        count = len(self.descriptors)
         nonzeros = 0 if coder is None else coder.table.shape[1]
-        codes = Codes.empty(np.empty(count, np.int32), nonzeros)
+        outputs = Outputs.empty(len(self.descriptors), nonzeros)
         sums = self.block.sums(self.block.regions(self.grid))
-        outputs = Outputs(codes, np.empty(count, np.float32), sums)
+        outputs = outputs._replace(sums=sums)
         encode_by_tree(Descriptors.of(self.descriptors), self.tree, coder, outputs)
-        return codes, sums
+        return outputs.codes, sums
 
     def pool(self) -> Float32Array:
         codes, sums = self.encode()
@@ -107,13 +109,19 @@ class Case:
     def bounds(self) -> Float64Array:
         """How far fixed point may move each part's residual before it is scaled.
 
-        Per descriptor: half a unit of 2⁻¹⁵ in each value of its direction and of 2⁻¹¹ in what
-        is added, and half a unit of 2⁻⁸ in its mass, which counts for its direction and for the
-        mean. In float32, every product and sum of the projection rounds; regions are added up.
+        Per descriptor: half a step in each value of its direction, half a unit of 2⁻²³ in the
+        step, times that direction, and half a unit of 2⁻¹¹ in what is added. Half a unit of 2⁻⁸
+        in its mass, and where that is of the rounded direction what it moved, count for the mean.
+        In float32, every product and sum of the projection rounds; regions are added up.
         """
         longest = 0.7 * (1 + EPSILON)  # of the means of a random case
         lengths = np.linalg.norm(self.descriptors.astype(np.float64), axis=1)
-        fixed = np.sqrt(WIDTH) * (lengths * 2.0**-16 + 2.0**-12) + 2.0**-9 * (1 + longest)
+        wide, root = self.tree.wide, np.sqrt(WIDTH)
+        steps = np.array([reference.step_of(x, wide=wide) for x in self.descriptors])
+        norms = np.divide(lengths, steps, out=np.zeros_like(lengths), where=steps > 0)
+        direction = root * steps / 2
+        fixed = direction + root * 2.0**-12 + (norms + root / 2) * 2.0**-24
+        fixed += longest * (2.0**-9 + direction)
         rounded = (WIDTH + 20) * EPSILON * lengths * (1 + longest)
         spectral = max(np.linalg.norm(projection, 2) for projection in self.projections)
         largest = max(np.linalg.norm(projection) for projection in self.projections)
@@ -148,46 +156,66 @@ class Case:
 # --- sums ----------------------------------------------------------------------------
 
 
+@wide_and_narrow
 @PROPERTY
-@given(seeds, grids, pyramids)
+@given(seed=seeds, grid=grids, pyramid=pyramids)
 def test_sums_equal_the_oracle_s_exactly(
-    seed: int, grid: tuple[int, int], pyramid: tuple[int, ...]
+    seed: int, grid: tuple[int, int], pyramid: tuple[int, ...], *, wide: bool
 ) -> None:
-    case = Case.random(seed, grid, pyramid=pyramid)
+    case = Case.random(seed, grid, pyramid=pyramid, wide=wide)
     (rows, cols), finest, n_nodes = grid, pyramid[0], case.block.config.n_nodes
     regions = [y * finest // rows * finest + x * finest // cols for y, x in np.ndindex(grid)]
     nodes = case.nodes(max(case.block.config.levels))
     places = np.array(regions, np.int64).reshape(-1) * n_nodes + nodes
-    fixed = Descriptors.of(case.descriptors).fixed
+    fixed = Descriptors.of(case.descriptors).fixed(wide=wide)
     expected = reference.residual_sums(*fixed, places, finest**2 * n_nodes)
     _, sums = case.encode()
     np.testing.assert_array_equal(sums.totals.reshape(-1, WIDTH), expected[0])
     np.testing.assert_array_equal(sums.masses.reshape(-1), expected[1])
 
 
-@PROPERTY
-@given(seeds, grids, st.integers(0, 34))
-def test_sums_of_parts_add_up_to_those_of_the_whole(
-    seed: int, grid: tuple[int, int], cut: int
+@wide_and_narrow
+@pytest.mark.parametrize("length", [2.0**-10, 2.0**-9, 1.01 * 2.0**-9, 2.0**-8, 1.0])
+def test_a_descriptor_adds_to_a_total_only_if_it_adds_to_a_mass(
+    length: float, *, wide: bool
 ) -> None:
-    case = Case.random(seed, grid)
+    rows = np.zeros((1, WIDTH), np.float32)
+    rows[0, 3] = length
+    tree = Tree.from_floats(np.zeros((1, WIDTH), np.float32), np.zeros(1, np.float32), wide=wide)
+    sums = ResidualSums.zeros(np.zeros(1, np.int32), 1, 1)
+    encode_by_tree(Descriptors.of(rows), tree, None, Outputs.empty(1, 0)._replace(sums=sums))
+    mass = round(length * 2**8)
+    assert sums.masses.tolist() == [[mass]]
+    assert bool(sums.totals.any()) is (mass > 0)
+    # In units of 2⁻¹¹. Half a unit of 2⁻²³ in a step is four of them, 2¹⁵ steps away.
+    bound = 1 + (4 if wide else 127 / 2**13)
+    assert abs(int(sums.totals[0, 0, 3]) - length * 2**11 * (mass > 0)) <= bound
+
+
+@wide_and_narrow
+@PROPERTY
+@given(seed=seeds, grid=grids, cut=st.integers(0, 65))
+def test_sums_of_parts_add_up_to_those_of_the_whole(
+    seed: int, grid: tuple[int, int], cut: int, *, wide: bool
+) -> None:
+    case = Case.random(seed, grid, wide=wide)
     _, whole = case.encode()
     regions = case.block.regions(grid)
     first, second = (case.block.sums(regions[part]) for part in (slice(cut), slice(cut, None)))
     for part, sums in ((slice(cut), first), (slice(cut, None), second)):
         some = case.descriptors[part]
-        codes = Codes.empty(np.empty(len(some), np.int32), 0)
-        outputs = Outputs(codes, np.empty(len(some), np.float32), sums)
+        outputs = Outputs.empty(len(some), 0)._replace(sums=sums)
         encode_by_tree(Descriptors.of(some), case.tree, None, outputs)
     first.add(second)
     np.testing.assert_array_equal(first.totals, whole.totals)
     np.testing.assert_array_equal(first.masses, whole.masses)
 
 
-def test_codes_and_sums_of_one_pass_are_those_of_two() -> None:
-    case, rng = Case.random(5, (4, 9)), np.random.default_rng(5)
+@wide_and_narrow
+def test_codes_and_sums_of_one_pass_are_those_of_two(*, wide: bool) -> None:
+    case, rng = Case.random(5, (4, 9), wide=wide), np.random.default_rng(5)
     table = random_table(rng, case.tree.n_leaves, 12, 3)
-    coder = Coder.from_table(table, random_dictionary(rng, 12))
+    coder = Coder.from_table(table, random_dictionary(rng, 12), wide=wide)
     codes, sums = case.encode(coder)
     alone, (plain, expected) = coder.encode(case.descriptors, codes.leaf_ids), case.encode()
     np.testing.assert_array_equal(codes.leaf_ids, plain.leaf_ids)
@@ -200,12 +228,13 @@ def test_codes_and_sums_of_one_pass_are_those_of_two() -> None:
 # --- blocks --------------------------------------------------------------------------
 
 
+@wide_and_narrow
 @PROPERTY
-@given(seeds, grids, components, pyramids)
+@given(seed=seeds, grid=grids, n_components=components, pyramid=pyramids)
 def test_the_block_equals_the_oracle_s(
-    seed: int, grid: tuple[int, int], n_components: int, pyramid: tuple[int, ...]
+    seed: int, grid: tuple[int, int], n_components: int, pyramid: tuple[int, ...], *, wide: bool
 ) -> None:
-    case = Case.random(seed, grid, n_components, pyramid)
+    case = Case.random(seed, grid, n_components, pyramid, wide=wide)
     parts, moved = case.parts(), case.bounds()
     sizes = np.linalg.norm(parts, axis=1)
     occupied = sizes > 0
@@ -217,9 +246,10 @@ def test_the_block_equals_the_oracle_s(
     assert (differences <= bounds).all()
 
 
-def test_the_oracle_s_bounds_are_narrow() -> None:
+@wide_and_narrow
+def test_the_oracle_s_bounds_are_small(*, wide: bool) -> None:
     """What is compared above would fail for another node, mean or region."""
-    case = Case.random(1, (20, 20), 64)
+    case = Case.random(1, (20, 20), 64, wide=wide)
     sizes = np.linalg.norm(case.parts(), axis=1)
     assert np.median(case.bounds()[sizes > 0] / sizes[sizes > 0]) < 0.1
 
@@ -245,7 +275,7 @@ def example(
     means = np.zeros((len(pyramid), WIDTH), np.float32)
     means[:, :2] = mean
     projections = np.stack([np.eye(WIDTH, 2, dtype=np.float32)] * len(pyramid))
-    tree = Tree.from_floats(np.zeros((1, WIDTH), np.float32), np.zeros(1, np.float32))
+    tree = Tree.from_floats(np.zeros((1, WIDTH), np.float32), np.zeros(1, np.float32), wide=False)
     config = ResidualsConfig((0,) * len(pyramid), components=2, pyramid=pyramid)
     return Case(grid, rows, tree, ResidualsBlock.from_floats(config, means, projections)).pool()
 
@@ -263,7 +293,7 @@ def test_a_worked_example_subtracts_the_mean_once_for_each_length(
     mean: list[float], expected: list[float]
 ) -> None:
     found = example(np.array([[[0.5, 0], [0, 1]]]), mean)
-    # The largest direction is 32767 of 32768; all else is exact.
+    # A step is rounded to 2⁻²³; all else is exact.
     np.testing.assert_allclose(found, reference.unit_rows(np.array([expected]))[0], atol=1e-3)
 
 

@@ -42,6 +42,19 @@ def test_codes_are_those_of_the_engine(client: httpx.Client, models: Path) -> No
     }
 
 
+def test_values_with_signs_are_coded(client: httpx.Client, models: Path) -> None:
+    """The model's own descriptors have none; a few rows without signs are among them."""
+    descriptors = np.random.default_rng(1).normal(size=(17, 128)).astype(np.float32)
+    descriptors[3:6] = np.abs(descriptors[3:6])
+    response = client.post("/v1/codes", json={"descriptors": descriptors.tolist()})
+    assert response.status_code == 200
+    codes = Engine.load(models / "apples" / "2").encode(descriptors)
+    answer = response.json()
+    assert answer["leaf_ids"] == codes.leaf_ids.tolist()
+    assert answer["values"] == codes.values.tolist()
+    assert len(set(answer["leaf_ids"])) > 1
+
+
 def test_no_descriptors_are_answered_with_empty_columns(client: httpx.Client) -> None:
     answer = client.post("/v1/codes", json={"descriptors": []}).json()
     assert answer["leaf_ids"] == answer["atom_ids"] == answer["values"] == []

@@ -15,19 +15,25 @@ from trainer.given.groups import disjoint_groups
 from trainer.learn.algorithm2 import CodeSettings, LearnedCodes
 from trainer.learn.tree import TreeSettings, build_tree
 
+wide_and_narrow = pytest.mark.parametrize("wide", [True, False], ids=["wide", "narrow"])
+
 
 def _learn(points: Float32Array, tree: Tree, file: GroupsFile, iterations: int = 4) -> LearnedCodes:
-    codes = CodeSettings(file.n_atoms, file.nonzeros, iterations)
+    codes = CodeSettings(file.n_atoms, file.nonzeros, iterations, wide=tree.wide)
     rng = np.random.default_rng(0)
     return learn_given_codes(points, tree, read_groups(file), codes, rng)
 
 
+@wide_and_narrow
 @pytest.mark.parametrize("search", ["exhaustive", "greedy"])
-def test_every_leaf_uses_atoms_of_one_given_group(tmp_path: Path, search: GroupSearch) -> None:
+def test_every_leaf_uses_atoms_of_one_given_group(
+    tmp_path: Path, search: GroupSearch, *, wide: bool
+) -> None:
     points = points_of()
-    tree = build_tree(points, TreeSettings(depth=4))
+    tree = build_tree(points, TreeSettings(depth=4, wide=wide))
     file = GroupsFile(write_json(tmp_path / "g.json", OVERLAPPING), 8, 3, search)
     coder = _learn(points, tree, file).coder
+    assert coder.wide is wide
     assert coder.table.shape == (16, 3)
     for row, inverse in zip(coder.table, coder.inverse_grams, strict=True):
         assert len(set(row)) == 3  # as a bundle wants it
@@ -35,16 +41,20 @@ def test_every_leaf_uses_atoms_of_one_given_group(tmp_path: Path, search: GroupS
         assert any(used <= set(group) for group in OVERLAPPING)
 
 
+@wide_and_narrow
 @pytest.mark.parametrize("search", ["exhaustive", "greedy"])
-def test_the_last_error_is_that_of_the_coder(tmp_path: Path, search: GroupSearch) -> None:
+def test_the_last_error_is_that_of_the_coder(
+    tmp_path: Path, search: GroupSearch, *, wide: bool
+) -> None:
     points = points_of()
-    tree = build_tree(points, TreeSettings(depth=4))
+    tree = build_tree(points, TreeSettings(depth=4, wide=wide))
     file = GroupsFile(write_json(tmp_path / "g.json", OVERLAPPING), 8, 3, search)
     learned = _learn(points, tree, file)
     codes = learned.coder.encode(points, tree.route(points))
     rebuilt = np.einsum("nm,nmd->nd", codes.values, learned.coder.dictionary[codes.atom_ids])
     error = ((points - rebuilt) ** 2).sum() / (points**2).sum()
-    np.testing.assert_allclose(learned.relative_errors[-1], error, rtol=1e-3)
+    # The dictionary is learned before it is rounded, to steps of a hundredth.
+    np.testing.assert_allclose(learned.relative_errors[-1], error, rtol=1e-3 if wide else 1e-2)
     assert len(learned.relative_errors) == 4
 
 

@@ -31,6 +31,8 @@ from trainer.learn.points import LocalPoints, replace_unused_atoms
 from trainer.learn.somp import choose_active_sets, group_by_leaf
 from trainer.learn.tree import TreeSettings, build_tree
 
+wide_and_narrow = pytest.mark.parametrize("wide", [True, False], ids=["wide", "narrow"])
+
 
 def _planted(n_groups: int, per_group: int) -> Float32Array:
     """Points in a few planes that lie in narrow, well separated cones."""
@@ -60,21 +62,35 @@ def test_relative_error_falls() -> None:
     assert errors[-1] < errors[0]
 
 
-def test_relative_error_is_that_of_the_coder_it_comes_with() -> None:
+def test_narrow_atoms_cost_a_hundredth_of_the_error_at_the_most() -> None:
+    points, errors = _positive(2000), []
+    for wide in (True, False):
+        tree = build_tree(points, TreeSettings(depth=5, wide=wide))
+        settings = CodeSettings(16, 2, 6, wide=wide)
+        learned = learn_codes(points, tree, settings, np.random.default_rng(0))
+        errors.append(learned.relative_errors[-1])
+    assert errors[1] < errors[0] * 1.01
+
+
+@wide_and_narrow
+def test_relative_error_is_that_of_the_coder_it_comes_with(*, wide: bool) -> None:
     points = np.abs(np.random.default_rng(2).normal(size=(500, 16))).astype(np.float32)
-    tree = build_tree(points, TreeSettings(depth=3))
-    learned = learn_codes(points, tree, CodeSettings(20, 3, 2), np.random.default_rng(0))
+    tree = build_tree(points, TreeSettings(depth=3, wide=wide))
+    settings = CodeSettings(20, 3, 2, wide=wide)
+    learned = learn_codes(points, tree, settings, np.random.default_rng(0))
     codes = learned.coder.encode(points, tree.route(points))
     rebuilt = np.einsum("nm,nmd->nd", codes.values, learned.coder.dictionary[codes.atom_ids])
     error = ((points - rebuilt) ** 2).sum() / (points**2).sum()
     np.testing.assert_allclose(learned.relative_errors[-1], error, rtol=1e-4)
 
 
-def test_duplicates_and_zeros_are_safe() -> None:
+@wide_and_narrow
+def test_duplicates_and_zeros_are_safe(*, wide: bool) -> None:
     points = np.repeat(np.eye(16, dtype=np.float32)[:5], 20, axis=0)
     points = np.concatenate([points, np.zeros((30, 16), np.float32)])
-    tree = build_tree(points, TreeSettings(depth=4))
-    learned = learn_codes(points, tree, CodeSettings(8, 3, 3), np.random.default_rng(0))
+    tree = build_tree(points, TreeSettings(depth=4, wide=wide))
+    settings = CodeSettings(8, 3, 3, wide=wide)
+    learned = learn_codes(points, tree, settings, np.random.default_rng(0))
     assert np.isfinite(learned.coder.inverse_grams).all()
     assert np.isfinite(learned.coder.dictionary).all()
     assert np.isfinite(learned.relative_errors).all()
@@ -90,26 +106,29 @@ def _bits(coder: Coder) -> bytes:
 
 def _one_group_per_leaf(points: Float32Array, tree: Tree, settings: CodeSettings) -> Coder:
     """The classifier's special case of Algorithm 2, written out."""
-    groups = group_by_leaf(points, tree.route(points), tree.n_leaves)
+    wide = settings.wide
+    groups = group_by_leaf(points, tree.route(points), tree.n_leaves, wide=wide)
     x, leaf_ids = groups.descriptors, groups.leaf_ids
     dictionary = first_dictionary(x, settings.n_atoms, np.random.default_rng(0))
     for _ in range(settings.iterations):
         table = choose_active_sets(groups, dictionary, settings.nonzeros)
-        codes = Coder.from_table(table, dictionary).encode(x, leaf_ids)
+        codes = Coder.from_table(table, dictionary, wide=wide).encode(x, leaf_ids)
         dictionary = update_by_least_squares(x, codes, dictionary)
-        coder = Coder.from_table(table, dictionary)
+        coder = Coder.from_table(table, dictionary, wide=wide)
         residuals = residual_energies(x, coder.encode(x, leaf_ids), dictionary)
         energies = np.asarray(np.bincount(leaf_ids, residuals, len(table)), np.float64)
         dictionary = replace_unused_atoms(LocalPoints(groups), table, dictionary, energies)
     return coder
 
 
+@wide_and_narrow
 @pytest.mark.parametrize("n_atoms", [20, 300])  # all used, and most not used
-def test_one_group_per_leaf_is_the_plain_loop_bit_for_bit(n_atoms: int) -> None:
+def test_one_group_per_leaf_is_the_plain_loop_bit_for_bit(n_atoms: int, *, wide: bool) -> None:
     points = _positive(400)
-    tree = build_tree(points, TreeSettings(depth=4))
-    settings = CodeSettings(n_atoms, 3, 3)
+    tree = build_tree(points, TreeSettings(depth=4, wide=wide))
+    settings = CodeSettings(n_atoms, 3, 3, wide=wide)
     learned = learn_codes(points, tree, settings, np.random.default_rng(0))
+    assert learned.coder.wide is wide
     assert _bits(learned.coder) == _bits(_one_group_per_leaf(points, tree, settings))
 
 

@@ -23,7 +23,7 @@ def _table(n_groups: int, n_atoms: int, nonzeros: int, rng: np.random.Generator)
 
 
 def _best(buckets: LeafGroups, table: Int32Array, dictionary: Float32Array) -> Int32Array:
-    inverses = invert_grams(table, dictionary).astype(np.float64)
+    inverses = invert_grams(table, dictionary.astype(np.float64)).astype(np.float64)
     return best_groups(buckets, table, inverses, dictionary)
 
 

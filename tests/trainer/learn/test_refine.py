@@ -24,15 +24,21 @@ def _points(n: int, seed: int = 0, width: int = 12) -> Float32Array:
     return (mixture + 0.3 * rng.normal(size=(n, width))).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
-def learned() -> tuple[Float32Array, Tree, Coder]:
-    points = _points(4000)
-    tree = build_tree(points, TreeSettings(depth=5))
-    return (
-        points,
-        tree,
-        learn_codes(points, tree, CodeSettings(24, 3, 4), np.random.default_rng(0)).coder,
-    )
+def _points_for(tree: Tree, n: int, seed: int) -> Float32Array:
+    """Points that the tree can route: narrow ones have no signs."""
+    points = _points(n, seed)
+    return points if tree.wide else np.abs(points)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["wide", "narrow"])
+def learned(request: pytest.FixtureRequest) -> tuple[Float32Array, Tree, Coder]:
+    points, wide = _points(4000), bool(request.param)
+    points = points if wide else np.abs(points)
+    tree = build_tree(points, TreeSettings(depth=5, wide=wide))
+    settings = CodeSettings(24, 3, 4, wide=wide)
+    coder = learn_codes(points, tree, settings, np.random.default_rng(0)).coder
+    assert (tree.wide, coder.wide) == (wide, wide)
+    return points, tree, coder
 
 
 def test_coding_errors_are_those_of_least_squares(
@@ -45,15 +51,32 @@ def test_coding_errors_are_those_of_least_squares(
     ):
         atoms = coder.dictionary[coder.table[leaf]]
         z = reference.least_squares_code(atoms, x)
-        # ‖x‖² less a sum nearly as large: absolute in units of ‖x‖².
-        assert found == pytest.approx(((x - z @ atoms) ** 2).sum(), abs=1e-4 * float(x @ x))
+        # Half a step in each value moves ‖x - Wz‖ by no more than that, and its square by twice
+        # the product with it; ‖x‖² less a sum nearly as large is absolute in units of ‖x‖².
+        residual = float(np.linalg.norm(x - z @ atoms))
+        moved = reference.step_of(x, wide=tree.wide) * (1 + np.sqrt(len(x)) / 2)
+        bound = 2 * moved * (float(np.linalg.norm(x)) + moved) + 1e-5 * float(x @ x)
+        assert found == pytest.approx(residual**2, abs=bound)
 
 
-def test_walking_from_the_root_is_routing(learned: tuple[Float32Array, Tree, Coder]) -> None:
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 31, 33, 4000])
+def test_walking_from_the_root_is_routing(
+    learned: tuple[Float32Array, Tree, Coder], count: int
+) -> None:
     points, tree, coder = learned
     sweep = refine._Sweep(points, tree, coder)
-    found = sweep.walk(np.zeros(len(points), np.int32), slice(None), tree.depth)
-    np.testing.assert_array_equal(found, tree.route(points))
+    found = sweep.walk(np.zeros(len(points), np.int32), slice(count), tree.depth)
+    np.testing.assert_array_equal(found, tree.route(points[:count]))
+
+
+def test_walking_on_from_the_node_of_any_level_is_routing(
+    learned: tuple[Float32Array, Tree, Coder],
+) -> None:
+    points, tree, coder = learned
+    sweep = refine._Sweep(points, tree, coder)
+    for level in range(tree.depth):
+        found = sweep.walk(sweep.nodes_at(level), slice(3, 1000), tree.depth)
+        np.testing.assert_array_equal(found, tree.route(points[3:1000]))
 
 
 def test_walking_from_a_leaf_stays_there(learned: tuple[Float32Array, Tree, Coder]) -> None:
@@ -81,7 +104,8 @@ def test_refining_lowers_the_error_of_new_points(
 ) -> None:
     points, tree, coder = learned
     refined = refine_tree(points, tree, coder)
-    new = _points(4000, seed=1)
+    assert refined.wide is tree.wide
+    new = _points_for(tree, 4000, seed=1)
     before = coding_errors(new, tree.route(new), coder).sum()
     after = coding_errors(new, refined.route(new), coder).sum()
     assert after < 0.97 * before
@@ -120,7 +144,8 @@ def test_refining_twice_gives_the_same_bits(learned: tuple[Float32Array, Tree, C
 
 def test_a_tree_that_cannot_be_improved_stays(learned: tuple[Float32Array, Tree, Coder]) -> None:
     points, tree, coder = learned
-    same = Coder.from_table(np.tile(coder.table[:1], (tree.n_leaves, 1)), coder.dictionary)
+    table = np.tile(coder.table[:1], (tree.n_leaves, 1))
+    same = Coder.from_table(table, coder.dictionary, wide=coder.wide)
     refined = refine_tree(points, tree, same)
     np.testing.assert_array_equal(refined.vectors, tree.vectors)
     np.testing.assert_array_equal(refined.thresholds, tree.thresholds)
@@ -200,16 +225,16 @@ def test_refined_codes_are_better_on_new_points(
     learned: tuple[Float32Array, Tree, Coder],
 ) -> None:
     points, tree, coder = learned
-    buckets = group_by_leaf(points, tree.route(points), tree.n_leaves)
+    buckets = group_by_leaf(points, tree.route(points), tree.n_leaves, wide=tree.wide)
     table, dictionary, error = refine_codes(buckets, coder.table, coder.dictionary)
-    refined = Coder.from_table(table, dictionary)
+    refined = Coder.from_table(table, dictionary, wide=tree.wide)
     before, after = (
         relative_error(points, coding_errors(points, tree.route(points), found))
         for found in (coder, refined)
     )
     assert after < before
     assert error == pytest.approx(after, rel=1e-5)
-    new = _points(4000, seed=1)
+    new = _points_for(tree, 4000, seed=1)
     leaf_ids = tree.route(new)
     assert coding_errors(new, leaf_ids, refined).sum() < coding_errors(new, leaf_ids, coder).sum()
 

@@ -25,7 +25,7 @@ def features(trained_bundle: Path) -> TreeFeatures:
     engine = Engine.load(trained_bundle)
     assert isinstance(engine.hash, Tree)
     coder, depth = engine.coder, engine.hash.depth
-    fewer = Coder.from_table(coder.table[:, :2], coder.dictionary)
+    fewer = Coder.from_table(coder.table[:, :2], coder.dictionary, wide=coder.wide)
     n_atoms = len(coder.dictionary)
     configs = (paper_config(depth, n_atoms, 3), paper_config(depth, n_atoms, 2))
     return TreeFeatures(engine.hash, (coder, fewer), configs)

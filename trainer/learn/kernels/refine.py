@@ -7,13 +7,13 @@ candidates and what the node has already.
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Float64Array, Int16Array, Int32Array
+from service.engine.arrays import Directions, FixedRows, Float32Array, Float64Array, Int32Array
 from service.engine.compiling import kernel, part
-from service.engine.kernels.integers import LANES, dot
+from service.engine.kernels.integers import BATCH, LANES, add_dots, new_pairs
 
 __all__ = ["refit_decision", "walk_from"]
 
-_LANES = np.uint64(LANES)
+_LANES, _BATCH = np.uint64(LANES), np.uint64(BATCH)
 _NONE, _ONE = np.uint64(0), np.uint64(1)
 
 # Cosines end at one, so these thresholds send all members left, or all right.
@@ -26,29 +26,35 @@ _SMALLEST_NORM = np.float32(1e-12)
 
 @kernel
 def walk_from(
-    directions: Int16Array,
-    lengths: Float32Array,
-    vectors: Int16Array,
-    cuts: Int32Array,
+    directions: Directions,
+    norms: Float32Array,
+    vectors: FixedRows,
+    cuts: Float32Array,
     nodes: Int32Array,
     leaf_ids: Int32Array,
 ) -> None:
-    """Leaf of every descriptor that starts at its own node instead of the root.
+    """Leaf of every descriptor that starts at its own node, all of one level, not at the root.
 
-    Descriptors in fixed point, directions (n, w) and lengths (n,), as in `walk`; nodes
-    (n,); vectors (inner nodes, w), cuts (inner nodes,) -> leaf_ids (n,).
+    Descriptors in fixed point, directions (n, w) and norms (n,), as in `walk`; nodes (n,);
+    vectors (inner nodes, w), cuts (inner nodes,) -> leaf_ids (n,).
     """
     n_inner = np.uint64(vectors.shape[0])
-    width = np.uint64(vectors.shape[1])
-    for i in range(np.uint64(directions.shape[0])):
-        node = np.uint64(nodes[i])
-        while node < n_inner:
-            projection = 0
+    n, width = np.uint64(directions.shape[0]), np.uint64(vectors.shape[1])
+    pairs = new_pairs(_BATCH)
+    for start in range(_NONE, n, _BATCH):
+        size = min(_BATCH, n - start)
+        for i in range(_BATCH):  # those beyond the end are one of the others again
+            pairs.rows[i] = start + i if i < size else start
+            pairs.others[i] = np.uint64(nodes[pairs.rows[i]])
+        while pairs.others[_NONE] < n_inner:
             for column in range(_NONE, width, _LANES):
-                projection += dot(directions, i, vectors, node, column)
-            right = projection > cuts[node] and lengths[i] > 0
-            node += node + _ONE + np.uint64(right)
-        leaf_ids[i] = node - n_inner
+                add_dots(directions, vectors, pairs, _NONE, column)
+            for i in range(_BATCH):
+                node, norm = pairs.others[i], norms[pairs.rows[i]]
+                right = np.float32(pairs.products[i]) > cuts[node] * norm and norm > 0
+                pairs.others[i] = node + node + _ONE + np.uint64(right)
+        for i in range(size):
+            leaf_ids[start + i] = pairs.others[i] - n_inner
 
 
 @part

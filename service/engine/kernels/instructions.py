@@ -1,0 +1,228 @@
+"""Machine code for the integers of `integers.py`, written with llvmlite.
+
+Bytes are multiplied and added up by the best instruction that the machine has: vpdpbusd of VNNI
+(four products at once), else vpmaddubsw of AVX2 (two), sdot on ARM (four); everywhere else in
+plain vectors, which LLVM makes the best of. All give the same sums.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from numba.core import cgutils
+
+__all__ = [
+    "INT64",
+    "NOTHING",
+    "fetch",
+    "item",
+    "load_sums",
+    "multiply_bytes",
+    "multiply_shorts",
+    "round_to_bytes",
+    "row",
+    "store",
+    "sum_each",
+]
+
+ir: Any = cgutils.ir  # type: ignore[attr-defined]  # llvmlite, which writes the machine code
+
+INT64 = ir.IntType(64)
+_BYTE, _SHORT, _INT32 = (ir.IntType(bits) for bits in (8, 16, 32))
+_BYTES = ir.VectorType(_BYTE, 32)
+_SHORTS = ir.VectorType(_SHORT, 16)
+_SUMS = ir.VectorType(_INT32, 8)
+_FLOATS = ir.VectorType(ir.FloatType(), 8)
+
+NOTHING = ir.Constant(_SUMS, None)
+"""Eight sums of nothing."""
+
+
+# --- products ------------------------------------------------------------------------
+
+
+def multiply_bytes(context: Any, builder: Any, addresses: Sequence[Any], count: int) -> Any:
+    """Eight sums that add up to the product of `count` bytes at two addresses.
+
+    The first are between 0 and 127, the others have signs.
+    """
+    multiply = _bytes_of_any
+    if _has(context, "avx512vnni", "avxvnni"):
+        multiply = _bytes_of_vnni
+    elif _has(context, "avx2"):
+        multiply = _bytes_of_avx2
+    elif _has(context, "dotprod"):
+        multiply = _bytes_of_arm
+    total = NOTHING
+    for place in range(0, count, _BYTES.count):
+        factors = [
+            _load(builder, builder.gep(address, [INT64(place)]), _BYTES) for address in addresses
+        ]
+        total = multiply(builder, total, factors)
+    return total
+
+
+def _bytes_of_vnni(builder: Any, total: Any, factors: list[Any]) -> Any:
+    fours = [builder.bitcast(factor, _SUMS) for factor in factors]
+    return _call(builder, "llvm.x86.avx512.vpdpbusd.256", _SUMS, [total, *fours])
+
+
+def _bytes_of_avx2(builder: Any, total: Any, factors: list[Any]) -> Any:
+    pairs = _call(builder, "llvm.x86.avx2.pmadd.ub.sw", _SHORTS, factors)
+    ones = ir.Constant(_SHORTS, [1] * _SHORTS.count)
+    return builder.add(total, _call(builder, "llvm.x86.avx2.pmadd.wd", _SUMS, [pairs, ones]))
+
+
+def _bytes_of_arm(builder: Any, total: Any, factors: list[Any]) -> Any:
+    """Of signed bytes, which those up to 127 are, in two halves."""
+    name, sums = "llvm.aarch64.neon.sdot.v4i32.v16i8", []
+    for half in (0, 1):
+        before = _some(builder, total, range(4 * half, 4 * half + 4))
+        own = [_some(builder, factor, range(16 * half, 16 * half + 16)) for factor in factors]
+        sums.append(_call(builder, name, before.type, [before, *own]))
+    return builder.shuffle_vector(*sums, _lanes(range(8)))
+
+
+def _bytes_of_any(builder: Any, total: Any, factors: list[Any]) -> Any:
+    wide = ir.VectorType(_SHORT, _BYTES.count)
+    # Fits 16 bits, and so does the sum of two.
+    product = builder.mul(*(builder.sext(factor, wide) for factor in factors))
+    pairs = builder.add(*(_some(builder, product, range(first, 32, 2)) for first in (0, 1)))
+    for first in (0, 1):
+        own = _some(builder, pairs, range(first, _SHORTS.count, 2))
+        total = builder.add(total, builder.sext(own, _SUMS))
+    return total
+
+
+def multiply_shorts(_: Any, builder: Any, addresses: Sequence[Any], count: int) -> Any:
+    """Eight sums that add up to the product of `count` int16 at two addresses.
+
+    Written so that LLVM knows it: vpmaddwd on x86, smlal on ARM.
+    """
+    wide = ir.VectorType(_INT32, _SHORTS.count)
+    total = NOTHING
+    for place in range(0, count, _SHORTS.count):
+        factors = (
+            _load(builder, builder.gep(address, [INT64(2 * place)]), _SHORTS)
+            for address in addresses
+        )
+        product = builder.mul(*(builder.sext(factor, wide) for factor in factors))
+        even, odd = (_some(builder, product, range(first, 16, 2)) for first in (0, 1))
+        total = builder.add(total, builder.add(even, odd))
+    return total
+
+
+def sum_each(builder: Any, vectors: list[Any]) -> Any:
+    """The sum of each of eight vectors of eight, in one vector."""
+
+    def halved(a: Any, b: Any, low: list[int], high: list[int]) -> Any:
+        return builder.add(*(builder.shuffle_vector(a, b, _lanes(own)) for own in (low, high)))
+
+    # Within halves of a register first, as the instructions do it.
+    neighbours = [0, 2, 8, 10, 4, 6, 12, 14], [1, 3, 9, 11, 5, 7, 13, 15]
+    halves = [0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]
+    for places in (neighbours, neighbours, halves):
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [halved(a, b, *places) for a, b in pairs]
+    return vectors[0]
+
+
+# --- rounding ------------------------------------------------------------------------
+
+
+def round_to_bytes(context: Any, builder: Any, source: Any, scale: Any) -> Any:
+    """32 floats from an address, times a scale, to the nearest whole numbers up to 127."""
+    scales = builder.insert_element(ir.Constant(_FLOATS, ir.Undefined), scale, _INT32(0))
+    scales = builder.shuffle_vector(scales, scales, _lanes([0] * _FLOATS.count))
+    products = [
+        builder.fmul(_load(builder, builder.gep(source, [INT64(place)]), _FLOATS), scales)
+        for place in range(0, _BYTES.count, _FLOATS.count)
+    ]
+    return (_packed_by_avx2 if _has(context, "avx2") else _packed)(builder, products)
+
+
+def _packed_by_avx2(builder: Any, products: list[Any]) -> Any:
+    """In 13 ns for 128 values where the form for any machine takes 18."""
+    whole = [_call(builder, "llvm.x86.avx.cvt.ps2dq.256", _SUMS, [each]) for each in products]
+    shorts = [
+        _call(builder, "llvm.x86.avx2.packssdw", _SHORTS, whole[place : place + 2])
+        for place in (0, 2)
+    ]
+    # Each half of a register was packed by itself.
+    fours = builder.bitcast(_call(builder, "llvm.x86.avx2.packuswb", _BYTES, shorts), _SUMS)
+    return _some(builder, fours, [0, 4, 1, 5, 2, 6, 3, 7])
+
+
+def _packed(builder: Any, products: list[Any]) -> Any:
+    whole = [
+        builder.fptosi(_call(builder, "llvm.rint.v8f32", _FLOATS, [product]), _SUMS)
+        for product in products
+    ]
+    shorts = [
+        builder.trunc(builder.shuffle_vector(a, b, _lanes(range(16))), _SHORTS)
+        for a, b in (whole[:2], whole[2:])
+    ]
+    return builder.trunc(builder.shuffle_vector(*shorts, _lanes(range(32))), _BYTES)
+
+
+# --- memory --------------------------------------------------------------------------
+
+
+def row(context: Any, builder: Any, kind: Any, array: Any, number: Any) -> Any:
+    """Address of a row of an array, in bytes."""
+    fields = context.make_array(kind)(context, builder, array)
+    stride = builder.extract_value(fields.strides, 0)
+    base = builder.bitcast(fields.data, _BYTE.as_pointer())
+    return builder.gep(base, [builder.mul(number, stride)])
+
+
+def item(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> Any:
+    """Address of a value of a flat array."""
+    return builder.gep(context.make_array(kind)(context, builder, array).data, [place])
+
+
+def load_sums(builder: Any, address: Any) -> Any:
+    """Eight int32."""
+    return _load(builder, address, _SUMS)
+
+
+def _load(builder: Any, address: Any, kind: Any) -> Any:
+    vector = builder.load(builder.bitcast(address, kind.as_pointer()))
+    vector.align = 1
+    return vector
+
+
+def store(builder: Any, vector: Any, address: Any) -> None:
+    """Store a vector at an address that need not be aligned."""
+    builder.store(vector, builder.bitcast(address, vector.type.as_pointer())).align = 1
+
+
+def fetch(builder: Any, address: Any) -> None:
+    """Ask for a cache line that will be read; no address is wrong."""
+    pointer = _BYTE.as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [pointer, _INT32, _INT32, _INT32])
+    function = builder.module.declare_intrinsic("llvm.prefetch", (pointer,), kind)
+    to_read, keep, data = _INT32(0), _INT32(3), _INT32(1)
+    builder.call(function, [address, to_read, keep, data])
+
+
+# --- words of llvmlite ---------------------------------------------------------------
+
+
+def _has(context: Any, *features: str) -> bool:
+    """Whether the machine that is compiled for has one of these features."""
+    found = context.codegen().magic_tuple()[2].split(",")
+    return any(f"+{feature}" in found for feature in features)
+
+
+def _call(builder: Any, name: str, kind: Any, operands: list[Any]) -> Any:
+    signature = ir.FunctionType(kind, [operand.type for operand in operands])
+    return builder.call(builder.module.declare_intrinsic(name, (), signature), operands)
+
+
+def _some(builder: Any, vector: Any, places: Iterable[int]) -> Any:
+    return builder.shuffle_vector(vector, vector, _lanes(places))
+
+
+def _lanes(places: Iterable[int]) -> Any:
+    numbers = list(places)
+    return ir.Constant(ir.VectorType(_INT32, len(numbers)), numbers)
