@@ -17,7 +17,7 @@ import numpy.typing as npt
 from service.engine.arrays import Float32Array, Int32Array
 from service.engine.tree import Tree
 from trainer.cluster.sampling import ScatteredSample
-from trainer.cluster.tasks import Tasks
+from trainer.cluster.tasks import Tasks, gathered
 from trainer.errors import ConfigError
 from trainer.learn.dictionary import DictionaryUpdate, NormalEquations, solve_normal_equations
 from trainer.learn.points import LocalPoints, Residuals
@@ -83,10 +83,7 @@ def grow_scattered_below(
     split = tasks.each(_split, sample.parts, tasks.given(top))
     sample.parts.clear()
     below = replace(settings, depth=settings.depth - top.depth)
-    subtrees = [
-        tasks.submit(_grow, below, *(tasks.submit(_piece, part, leaf) for part in split))
-        for leaf in range(top.n_leaves)
-    ]
+    subtrees = tasks.each(_grow, gathered(tasks, split, top.n_leaves), below)
     split.clear()
     grown = list(tasks.results(tasks.each(_tree_and_counts, subtrees), "subtrees"))
     tree = joined_tree(top, [tree for tree, _ in grown])
@@ -186,10 +183,8 @@ class ScatteredPoints:
         """A task for each subtree, with what is its own and with what all get."""
         if own is None:
             return self.tasks.each(function, self.tree.subtrees, *arguments)
-        return [
-            self.tasks.submit(function, subtree, each, *arguments)
-            for subtree, each in zip(self.tree.subtrees, own, strict=True)
-        ]
+        same = [[argument] * len(own) for argument in arguments]
+        return self.tasks.map(function, self.tree.subtrees, own, *same)
 
     def _results(
         self,
@@ -210,11 +205,7 @@ def _split(descriptors: Float32Array, top: Tree) -> list[Float32Array]:
     return [descriptors[leaf_ids == leaf] for leaf in range(top.n_leaves)]
 
 
-def _piece(pieces: list[Float32Array], leaf: int) -> Float32Array:
-    return pieces[leaf]
-
-
-def _grow(settings: TreeSettings, *pieces: Float32Array) -> Subtree:
+def _grow(pieces: Sequence[Float32Array], settings: TreeSettings) -> Subtree:
     descriptors = np.concatenate(pieces)
     tree = grow_tree(descriptors, settings)
     return Subtree(
