@@ -26,7 +26,7 @@ __all__ = ["MOST_PARTS", "ScatteredSample", "draw_sample"]
 
 # Images of a part, unless that were more parts than a scheduler likes: each of them has a task
 # for every subtree.
-_IMAGES = 48
+_IMAGES = 96
 MOST_PARTS = 256
 
 

@@ -104,8 +104,17 @@ class GramSolvers:
 
     def map(self, function: Any, folds: Folds, items: Sequence[Any], title: str) -> Iterator[Any]:
         """The function of the folds and each item, in order."""
-        bare = replace(folds, images=replace(folds.images, grams=(), solvers=None))
-        return self.tasks.results(self.tasks.each(_solve, items, function, bare, self.grams), title)
+        futures = self.tasks.each(_solve, items, function, _bare(folds), self.grams)
+        return self.tasks.results(futures, title)
+
+    def kept(self, function: Any, folds: Folds, item: Any) -> Any:
+        """The future result of the function, which becomes the result in items of `map`."""
+        return self.tasks.submit(_solve, item, function, _bare(folds), self.grams)
+
+
+def _bare(folds: Folds) -> Folds:
+    """The folds without what workers have; of what was kept, items have what they need."""
+    return replace(folds, images=replace(folds.images, grams=(), solvers=None))
 
 
 def _pooled_strips(

@@ -36,7 +36,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 # Items of a task, at least, and tasks at most.
-_ITEMS = 64
+_ITEMS = 32
 _MOST_PARTS = 1024
 
 

@@ -6,7 +6,7 @@ Weights between blocks, regularisation and the scale of probabilities are chosen
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,9 @@ class Solvers(Protocol):
         title: str,
     ) -> Iterator[Result]:
         """The function of the folds and each item, in order."""
+
+    def kept(self, function: Callable[["Folds", Item], Result], folds: "Folds", item: Item) -> Any:
+        """A stand-in for a result that stays with the processes, for use in items of `map`."""
 
 
 class Grams(NamedTuple):
@@ -163,8 +166,9 @@ class Folds:
     images: TrainingImages
     masks: tuple[Mask, ...]
     kind: ClassifierKind
-    # Those of the SVM for each kernel: a search for C goes on from where it was before.
-    _first_steps: dict[tuple[tuple[float, ...], bytes], FirstSteps] = field(
+    # Those of the SVM for each kernel: a search for C goes on from where it was before. Stand-ins
+    # where others solve.
+    _first_steps: dict[tuple[tuple[float, ...], bytes], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -173,7 +177,9 @@ class Folds:
 
         Images come in the same order for all choices.
         """
-        fits = [(choice, mask) for choice in choices for mask in self.masks]
+        fits = [
+            (choice, mask, self._steps(choice, ~mask)) for choice in choices for mask in self.masks
+        ]
         scores = self._map(Folds._score, fits, "folds")
         for _ in choices:
             yield self._held_out(np.concatenate([next(scores) for _ in self.masks]))
@@ -203,21 +209,41 @@ class Folds:
         tested = self.images.are_tested
         return np.concatenate([np.flatnonzero(mask & tested) for mask in self.masks])
 
-    def solve(self, choice: Choice, kept: Mask | None = None) -> DualClassifier:
-        """The classifier of all images, or of those kept, that a choice gives."""
-        kept = np.ones(len(self.images.labels), np.bool_) if kept is None else kept
+    def solve(self, choice: Choice) -> DualClassifier:
+        """The classifier of all images that a choice gives."""
+        return self._solve(choice, np.ones(len(self.images.labels), np.bool_), None)
+
+    def _solve(self, choice: Choice, kept: Mask, steps: FirstSteps | None) -> DualClassifier:
+        """The classifier of the images kept."""
         labels, n_labels = self.images.labels[kept], self.images.n_labels
         kernel = self._kernel(choice, kept, kept)
         regularisation = self._regularisation(choice)[kept]
         if self.kind == "svm":
-            steps = self._first_steps.setdefault((choice.weights, kept.tobytes()), FirstSteps())
             return solve_squared_hinge(kernel, labels, n_labels, regularisation, first_steps=steps)
         return solve_logistic(kernel, labels, n_labels, regularisation)
 
-    def _score(self, fit: tuple[Choice, Mask]) -> Float64Array:
-        choice, held = fit
+    def _score(self, fit: tuple[Choice, Mask, FirstSteps | None]) -> Float64Array:
+        choice, held, steps = fit
         kernel = self._kernel(choice, held & self.images.are_tested, ~held)
-        return self.solve(choice, ~held).scores(kernel)
+        return self._solve(choice, ~held, steps).scores(kernel)
+
+    def _steps(self, choice: Choice, kept: Mask) -> Any:
+        """The first steps with the images kept, if they are shared with other choices."""
+        if self.kind != "svm" or not FirstSteps.are_shared(self._regularisation(choice)[kept]):
+            return None
+        key, solvers = (choice.weights, kept.tobytes()), self.images.solvers
+        if key not in self._first_steps:
+            self._first_steps[key] = (
+                FirstSteps()
+                if solvers is None
+                else solvers.kept(Folds._take_steps, self, (choice, kept))
+            )
+        return self._first_steps[key]
+
+    def _take_steps(self, fit: tuple[Choice, Mask]) -> FirstSteps:
+        choice, kept = fit
+        kernel = self._kernel(choice, kept, kept)
+        return FirstSteps.taken(kernel, self.images.labels[kept], self.images.n_labels)
 
     def _least_squares(self, choice: Choice) -> Float64Array:
         every = np.ones(len(self.images.labels), np.bool_)
