@@ -14,7 +14,7 @@ import numpy.typing as npt
 from service.engine.arrays import Float32Array, Float64Array
 from service.engine.config import ClassifierKind
 from trainer.learn.grams import DualClassifier, weighted_kernel
-from trainer.learn.least_squares import held_out_least_squares, ridges, targets
+from trainer.learn.least_squares import solve_least_squares
 from trainer.learn.logistic import solve_logistic
 from trainer.learn.squared_hinge import FirstSteps, solve_squared_hinge
 from trainer.metrics import Labels, class_accuracies, log_loss
@@ -180,14 +180,12 @@ class Folds:
         fits = [
             (choice, mask, self._steps(choice, ~mask)) for choice in choices for mask in self.masks
         ]
-        scores = self._map(Folds._score, fits, "folds")
-        for _ in choices:
-            yield self._held_out(np.concatenate([next(scores) for _ in self.masks]))
+        return self._held_out(self._map(Folds._score, fits, "folds"), choices)
 
     def least_squares(self, choices: Sequence[Choice]) -> Iterator[HeldOut]:
         """The same by least squares instead of the classifier's own kind, far sooner."""
-        for scores in self._map(Folds._least_squares, choices, "least squares"):
-            yield self._held_out(scores[self._tested_places])
+        fits = [(choice, mask) for choice in choices for mask in self.masks]
+        return self._held_out(self._map(Folds._least_squares, fits, "least squares"), choices)
 
     def _map(
         self, function: Callable[["Folds", Item], Result], items: Sequence[Item], title: str
@@ -196,12 +194,18 @@ class Folds:
             return map_ordered(partial(function, self), items, title)
         return self.images.solvers.map(function, self, items, title)
 
-    def _held_out(self, scores: Float64Array) -> HeldOut:
-        """Scores of the tested images, those of unknown label apart."""
+    def _held_out(
+        self, found: Iterator[Float64Array], choices: Sequence[Choice]
+    ) -> Iterator[HeldOut]:
+        """For each choice the scores that its folds found, those of unknown label apart."""
         places = self._tested_places
         labels = self.images.labels[places]
         known = labels != UNKNOWN
-        return HeldOut(scores[known], labels[known], places[known], scores[~known], places[~known])
+        for _ in choices:
+            scores = np.concatenate([next(found) for _ in self.masks])
+            yield HeldOut(
+                scores[known], labels[known], places[known], scores[~known], places[~known]
+            )
 
     @cached_property
     def _tested_places(self) -> Labels:
@@ -245,12 +249,12 @@ class Folds:
         kernel = self._kernel(choice, kept, kept)
         return FirstSteps.taken(kernel, self.images.labels[kept], self.images.n_labels)
 
-    def _least_squares(self, choice: Choice) -> Float64Array:
-        every = np.ones(len(self.images.labels), np.bool_)
-        signs = targets(self.images.labels, self.images.n_labels)
-        ridge = ridges(self._regularisation(choice), len(every))
-        kernel = self._kernel(choice, every, every)
-        return held_out_least_squares(kernel, signs, ridge, self.masks)
+    def _least_squares(self, fit: tuple[Choice, Mask]) -> Float64Array:
+        choice, held = fit
+        kernel = self._kernel(choice, ~held, ~held)
+        labels, regularisation = self.images.labels[~held], self._regularisation(choice)[~held]
+        solved = solve_least_squares(kernel, labels, self.images.n_labels, regularisation)
+        return solved.scores(self._kernel(choice, held & self.images.are_tested, ~held))
 
     def _regularisation(self, choice: Choice) -> Float64Array:
         """C (n,) of every image."""
@@ -259,8 +263,8 @@ class Folds:
         return even if weights is None else even * weights
 
     def _kernel(self, choice: Choice, rows: Mask, columns: Mask) -> Float32Array:
-        part = np.ix_(np.flatnonzero(rows), np.flatnonzero(columns))
-        return weighted_kernel(self.images.grams, choice.weights, part)
+        part = np.flatnonzero(rows), np.flatnonzero(columns)
+        return weighted_kernel(self.images.grams, choice.weights, *part)
 
 
 def stratified_folds(

@@ -38,7 +38,7 @@ def test_weighted_kernel_has_the_inner_products_of_weighted_blocks_of_unit_lengt
     weights = (1.0, 0.5, 0.0)
     whole = np.hstack([weight * block for weight, block in zip(weights, blocks, strict=True)])
     rows, columns = np.arange(3), np.arange(3, 9)
-    found = weighted_kernel([b @ b.T for b in blocks], weights, np.ix_(rows, columns))
+    found = weighted_kernel([b @ b.T for b in blocks], weights, rows, columns)
     np.testing.assert_allclose(found, whole[rows] @ whole[columns].T / 1.25, atol=1e-5)
 
 
