@@ -10,6 +10,8 @@ from operator import getitem
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
+import numpy as np
+
 from trainer.errors import ClusterError, DataError
 from trainer.parallel import one_thread, progress_bar
 from trainer.stages import come_further
@@ -122,7 +124,12 @@ def _key(function: Callable[..., Any]) -> str:
 
 def _in_one_thread(function: Callable[..., Value], *arguments: Any) -> Value:
     with one_thread():
-        return function(*arguments)
+        return function(*map(_aligned, arguments))
+
+
+def _aligned(value: Any) -> Any:
+    """An array as it was where it came from: products of one that lies anywhere round otherwise."""
+    return np.require(value, requirements="A") if isinstance(value, np.ndarray) else value
 
 
 def _itself(value: Value) -> Value:

@@ -55,6 +55,9 @@ def gram_matrix(parts: Iterable[Float32Array]) -> Float32Array:
     with ThreadPoolExecutor(n_threads()) as executor:
         for part in parts:
             gram = gram if gram.size else np.zeros((len(part), len(part)), np.float32)
+            # Arrays that came from another process may lie anywhere. NumPy multiplies one that is
+            # not aligned with itself in another way, whose rounding differs.
+            part = np.require(part, requirements="A")  # noqa: PLW2901
             # Tiles are the same on any number of cores, and so are the sums.
             list(executor.map(partial(_add_tile, gram, part), _lower_tiles(len(part))))
     return np.tril(gram) + np.tril(gram, -1).T
