@@ -51,7 +51,7 @@ _SECONDS_PER_DESCRIPTOR: dict[StageName, float] = {
     "residuals": 6e-6,
 }
 _SECONDS_PER_PAIR = 2.2e-6  # of images: Gram matrices of all blocks
-_SECONDS_OF_CLASSIFIER = 2.5  # libraries are loaded
+_SECONDS_OF_CLASSIFIER = 0.6  # libraries are loaded
 _SECONDS_PER_CUBE = 2.1e-9  # of images: the search for weights between blocks
 _SECONDS_PER_PAIR_AND_LABEL = 2.1e-8  # the search for a regularisation
 _SECONDS_PER_SCORE = 1.7e-4  # of an image and a label, in all passes over a file

@@ -45,12 +45,10 @@ def mean_class_accuracy(predicted: Labels, labels: Labels) -> float:
 def class_accuracies(predicted: Labels, labels: Labels) -> Float64Array:
     """The share of right predictions for each label that occurs in `labels`, in order.
 
-    That is scikit-learn's recall. Its `balanced_accuracy_score` is the mean of these, but
-    warns where an image is taken for a class that has no images here.
+    That is scikit-learn's recall, which takes two to four seconds to be loaded.
     """
-    from sklearn.metrics import recall_score  # noqa: PLC0415
-
-    return np.asarray(recall_score(labels, predicted, labels=np.unique(labels), average=None))
+    _, places = np.unique(labels, return_inverse=True)
+    return np.asarray(np.bincount(places, predicted == labels) / np.bincount(places))
 
 
 def share_interval(right: int, count: int) -> Interval:

@@ -33,10 +33,8 @@ def learn_scattered_residuals(
         nodes = _by_node(list(tasks.results(sums, "means of nodes")), level)
         means = np.stack([node.mean for node in nodes])
         own = np.repeat(means, max(1, len(tree.subtrees) // len(means)), axis=0)
-        futures = [
-            tasks.submit(_scatters, subtree, below, part)
-            for subtree, part in zip(tree.subtrees, np.split(own, len(tree.subtrees)), strict=True)
-        ]
+        parts = np.split(own, len(tree.subtrees))
+        futures = tasks.map(_scatters, tree.subtrees, parts, [below] * len(parts))
         scatters = _by_node(list(tasks.results(futures, "projections")), level)
         learned.append(
             [
@@ -68,6 +66,6 @@ def _sums(subtree: Subtree, level: int) -> list[NodeSums]:
     return [nodes.sums(node) for node in range(2**level)]
 
 
-def _scatters(subtree: Subtree, level: int, means: Float32Array) -> list[Float64Array]:
+def _scatters(subtree: Subtree, means: Float32Array, level: int) -> list[Float64Array]:
     nodes = _nodes(subtree, level)
     return [nodes.scatter(node, mean) for node, mean in enumerate(means)]

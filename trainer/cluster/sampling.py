@@ -26,7 +26,7 @@ __all__ = ["MOST_PARTS", "ScatteredSample", "draw_sample"]
 
 # Images of a part, unless that were more parts than a scheduler likes: each of them has a task
 # for every subtree.
-_IMAGES = 48
+_IMAGES = 96
 MOST_PARTS = 256
 
 
@@ -50,10 +50,8 @@ class ScatteredSample:
     def some(self, tasks: Tasks, step: int) -> Float32Array:
         """Every so many-th descriptor of all, the first among them (any, d)."""
         starts = np.cumsum([0, *self.sizes[:-1]])
-        taken = [
-            tasks.submit(_every, part, int(-start % step), step)
-            for part, start in zip(self.parts, starts, strict=True)
-        ]
+        firsts = [int(-start % step) for start in starts]
+        taken = tasks.map(_every, self.parts, firsts, [step] * len(firsts))
         return np.concatenate(list(tasks.results(taken, "descriptors for the top of the tree")))
 
 
@@ -71,10 +69,9 @@ def draw_sample(
     """The descriptors that `sample_descriptors` draws on one machine."""
     count = descriptors_per_image(len(images), settings)
     paths = [image.path.absolute() for image in images]
-    drawn = [
-        tasks.submit(_draw, paths[part.start : part.stop], part.start, count, settings)
-        for part in spans(len(images), _IMAGES, MOST_PARTS)
-    ]
+    parts = spans(len(images), _IMAGES, MOST_PARTS)
+    numbered = [(part.start, paths[part.start : part.stop]) for part in parts]
+    drawn = tasks.each(_draw, numbered, count, settings)
     found = list(tasks.results(tasks.each(_summary, drawn), "descriptors"))
     unreadable = {number: reason for _, reasons in found for number, reason in reasons.items()}
     sizes = tuple(size for size, _ in found)
@@ -88,7 +85,9 @@ def draw_sample(
     )
 
 
-def _draw(paths: Sequence[Path], first: int, count: int, settings: SampleSettings) -> _Drawn:
+def _draw(numbered: tuple[int, Sequence[Path]], count: int, settings: SampleSettings) -> _Drawn:
+    """Descriptors of images, of which the first has this number."""
+    first, paths = numbered
     parts, unreadable = [np.empty((0, DESCRIPTOR_WIDTH), np.float32)], {}
     for number, path in enumerate(paths, first):
         part = draw_descriptors(path, number, count, settings)

@@ -84,15 +84,14 @@ class ScatteredMatrix(FeatureMatrix):
     def scores(self, weights: Float32Array) -> Float32Array:
         """The product (n, n_labels) with weights (n_features + 1, n_labels)."""
         given = self._tasks.given(weights)
-        futures = [self._tasks.submit(_scores, *own, given) for own in self._parts]
+        futures = self._tasks.each(_scores, self._parts, self._weights, given)
         return np.concatenate(list(self._tasks.results(futures, "pass over the files")))
 
     def transposed(self, coefficients: Float32Array) -> Float32Array:
         """The sum (n_features + 1, n_labels) of all rows times coefficients (n, n_labels)."""
-        futures = [
-            self._tasks.submit(_transposed, *own, coefficients[_rows(part)])
-            for own, part in zip(self._parts, self._spans, strict=True)
-        ]
+        own = [coefficients[_rows(part)] for part in self._spans]
+        weights = [self._weights] * len(own)
+        futures = self._tasks.map(_transposed, self._parts, weights, own)
         total: Float32Array = self._tasks.result(self._tasks.total(futures), "pass over the files")
         return total
 
@@ -101,8 +100,8 @@ class ScatteredMatrix(FeatureMatrix):
         return spans(len(self._files.numbers), _FILES, _MOST_TASKS)
 
     @property
-    def _parts(self) -> list[tuple[ShardFiles, tuple[float, ...]]]:
-        return [(self._files.some(part), self._weights) for part in self._spans]
+    def _parts(self) -> list[ShardFiles]:
+        return [self._files.some(part) for part in self._spans]
 
 
 @dataclass(frozen=True)

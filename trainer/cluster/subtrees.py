@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from service.engine.arrays import Float32Array, Int32Array
 from service.engine.tree import Tree
+from trainer.cluster.memory import give_back
 from trainer.cluster.sampling import ScatteredSample
-from trainer.cluster.tasks import Tasks
+from trainer.cluster.tasks import Tasks, gathered
 from trainer.errors import ConfigError
 from trainer.learn.dictionary import DictionaryUpdate, NormalEquations, solve_normal_equations
 from trainer.learn.points import LocalPoints, Residuals
@@ -41,6 +42,9 @@ __all__ = [
     "grow_scattered_below",
     "grow_scattered_tree",
 ]
+
+# Subtrees that are grown at a time, as many as half a million descriptors have.
+_AT_A_TIME = 16
 
 
 @dataclass(frozen=True)
@@ -79,16 +83,23 @@ def grow_scattered_tree(
 def grow_scattered_below(
     tasks: Tasks, sample: ScatteredSample, settings: TreeSettings, top: Tree
 ) -> ScatteredTree:
-    """The tree with this top. Workers forget parts and pieces as soon as they were used."""
+    """The tree with this top. Workers forget parts and pieces as soon as they were used.
+
+    Some subtrees are grown at a time: their pieces come to their workers at once, beside the
+    copies that others have until then.
+    """
     split = tasks.each(_split, sample.parts, tasks.given(top))
     sample.parts.clear()
     below = replace(settings, depth=settings.depth - top.depth)
-    subtrees = [
-        tasks.submit(_grow, below, *(tasks.submit(_piece, part, leaf) for part in split))
-        for leaf in range(top.n_leaves)
-    ]
+    pieces = gathered(tasks, split, top.n_leaves)
     split.clear()
-    grown = list(tasks.results(tasks.each(_tree_and_counts, subtrees), "subtrees"))
+    subtrees: list[Future] = []
+    grown: list[tuple[Tree, npt.NDArray[np.int64]]] = []
+    while pieces:
+        some = tasks.each(_grow, pieces[:_AT_A_TIME], below)
+        del pieces[:_AT_A_TIME]
+        grown += tasks.results(tasks.each(_tree_and_counts, some), "subtrees")
+        subtrees += some
     tree = joined_tree(top, [tree for tree, _ in grown])
     counts = np.concatenate([own for _, own in grown])
     return ScatteredTree(tree, top.depth, subtrees, counts)
@@ -191,10 +202,8 @@ class ScatteredPoints:
         """A task for each subtree, with what is its own and with what all get."""
         if own is None:
             return self.tasks.each(function, self.tree.subtrees, *arguments)
-        return [
-            self.tasks.submit(function, subtree, each, *arguments)
-            for subtree, each in zip(self.tree.subtrees, own, strict=True)
-        ]
+        same = [[argument] * len(own) for argument in arguments]
+        return self.tasks.map(function, self.tree.subtrees, own, *same)
 
     def _results(
         self,
@@ -212,18 +221,18 @@ class ScatteredPoints:
 def _split(descriptors: Float32Array, top: Tree) -> list[Float32Array]:
     """Copies of the descriptors of each leaf of the top, so that each piece is freed by itself."""
     leaf_ids = top.route(descriptors)
-    return [descriptors[leaf_ids == leaf] for leaf in range(top.n_leaves)]
+    pieces = [descriptors[leaf_ids == leaf] for leaf in range(top.n_leaves)]
+    give_back()
+    return pieces
 
 
-def _piece(pieces: list[Float32Array], leaf: int) -> Float32Array:
-    return pieces[leaf]
-
-
-def _grow(settings: TreeSettings, *pieces: Float32Array) -> Subtree:
+def _grow(pieces: Sequence[Float32Array], settings: TreeSettings) -> Subtree:
     descriptors = np.concatenate(pieces)
     tree = grow_tree(descriptors, settings)
     leaf_ids = tree.route(descriptors)
     groups = group_by_leaf(descriptors, leaf_ids, tree.n_leaves, wide=tree.wide)
+    del descriptors
+    give_back()
     return Subtree(tree, LocalPoints(groups))
 
 

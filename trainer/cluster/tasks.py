@@ -6,7 +6,11 @@ and come out the same, because every task depends on its arguments only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import getitem
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+import numpy as np
 
 from trainer.errors import ClusterError, DataError
 from trainer.parallel import one_thread, progress_bar
@@ -15,7 +19,7 @@ from trainer.stages import come_further
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["Tasks", "spans"]
+__all__ = ["Tasks", "gathered", "spans"]
 
 Value = TypeVar("Value")
 
@@ -31,23 +35,37 @@ class Tasks:
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future":
         """The future result of a function; futures among its arguments become their results."""
-        return self._client.submit(_in_one_thread, function, *arguments, pure=False)
+        return self._client.submit(
+            _in_one_thread, function, *arguments, key=_key(function), pure=False
+        )
 
     def given(self, value: Any) -> "Future":
         """A value of the driver that many tasks need, sent once and kept as results are."""
-        return self._client.submit(_itself, value, pure=False)
+        return self._client.submit(_itself, value, key=_key(_itself), pure=False)
+
+    def map(self, function: Callable[..., Any], *columns: Sequence[Any]) -> list["Future"]:
+        """The function of the first of all columns, of the second, and so on.
+
+        They are submitted together: one by one, each would take driver and scheduler 3 ms more.
+        """
+        functions, key = [function] * len(columns[0]), _key(function)
+        keys = [f"{key}-{number}" for number in range(len(functions))]
+        futures: list[Future] = self._client.map(
+            _in_one_thread, functions, *columns, key=keys, pure=False
+        )
+        return futures
 
     def each(
         self, function: Callable[..., Any], items: Sequence[Any], *arguments: Any
     ) -> list["Future"]:
         """The function of every item, with further arguments that are the same for all."""
-        return [self.submit(function, item, *arguments) for item in items]
+        return self.map(function, items, *([argument] * len(items) for argument in arguments))
 
     def total(self, futures: Sequence["Future"]) -> "Future":
         """The sum of results, added up by the workers, in the same order whoever does it."""
         while len(futures) > 1:
             parts = [futures[i : i + _FAN_IN] for i in range(0, len(futures), _FAN_IN)]
-            futures = [self.submit(_added_up, *part) for part in parts]
+            futures = self.each(_added_up, parts)
         return futures[0]
 
     def results(self, futures: Sequence["Future"], title: str) -> Iterator[Any]:
@@ -79,6 +97,15 @@ class Tasks:
         return next(self.results([future], title))
 
 
+def gathered(tasks: Tasks, parts: Sequence["Future"], count: int) -> list[list["Future"]]:
+    """For each of `count` numbers, the piece of this number of all parts, which are lists."""
+    numbers = range(count)
+    pieces = tasks.map(
+        getitem, [part for _ in numbers for part in parts], [n for n in numbers for _ in parts]
+    )
+    return [pieces[n * len(parts) : (n + 1) * len(parts)] for n in numbers]
+
+
 def spans(count: int, least: int, most: int) -> list[range]:
     """0 to `count` in ranges of `least` or more, at most `most` of them.
 
@@ -88,17 +115,26 @@ def spans(count: int, least: int, most: int) -> list[range]:
     return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
 
+def _key(function: Callable[..., Any]) -> str:
+    """A new name for a task, by which the scheduler knows how long tasks of its kind take."""
+    from dask.utils import funcname  # noqa: PLC0415
+
+    return f"{funcname(function).strip('_')}-{uuid4().hex}"
+
+
 def _in_one_thread(function: Callable[..., Value], *arguments: Any) -> Value:
     with one_thread():
-        return function(*arguments)
+        return function(*map(_aligned, arguments))
+
+
+def _aligned(value: Any) -> Any:
+    """An array as it was where it came from: products of one that lies anywhere round otherwise."""
+    return np.require(value, requirements="A") if isinstance(value, np.ndarray) else value
 
 
 def _itself(value: Value) -> Value:
     return value
 
 
-def _added_up(first: Any, *others: Any) -> Any:
-    total = first
-    for other in others:
-        total = total + other
-    return total
+def _added_up(parts: Sequence[Any]) -> Any:
+    return sum(parts[1:], parts[0])

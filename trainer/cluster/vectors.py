@@ -16,7 +16,7 @@ import numpy as np
 
 from service.engine import FeatureExtractor
 from service.engine.arrays import Float32Array
-from trainer.cluster.tasks import Tasks, spans
+from trainer.cluster.tasks import Tasks, gathered, spans
 from trainer.data.dataset import LabelledImage
 from trainer.learn.grams import block_weights, column_slices, gram_matrix
 from trainer.learn.held_out import Folds, Grams
@@ -58,7 +58,7 @@ class ScatteredVectors:
 
     def grams(self) -> Grams:
         """Inner products of the images, which the workers keep too."""
-        return self._grams([[self.tasks.submit(_gram, s) for s in own] for own in self.strips])
+        return self._grams([[(strip,) for strip in own] for own in self.strips])
 
     def grams_with_copies(self, places: Labels | None = None) -> Grams:
         """Those of all images, or of some, and then of their copies."""
@@ -69,9 +69,7 @@ class ScatteredVectors:
             copies = _pooled_strips(self.tasks, self.extractor, images, mirrored=True)
             some = tuple(tuple(self.tasks.each(_rows, own, places)) for own in self.strips)
             both = zip(some, copies, strict=True)
-        return self._grams(
-            [[self.tasks.submit(_gram, *pair) for pair in zip(*own, strict=True)] for own in both]
-        )
+        return self._grams([list(zip(*own, strict=True)) for own in both])
 
     def block_weights(
         self, coefficients: Float32Array, weights: Sequence[float]
@@ -82,7 +80,7 @@ class ScatteredVectors:
         futures = []
         for number, (own, weight) in enumerate(zip(self.strips, weights, strict=True)):
             pairs = zip(own, self._copies[number], strict=True) if has_copies else zip(own)
-            futures.append([self.tasks.submit(_weights, weight, given, *pair) for pair in pairs])
+            futures.append(self.tasks.each(_weights, list(pairs), given, weight))
         found = self.tasks.results([each for own in futures for each in own], "weights")
         return [np.concatenate([next(found) for _ in own]) for own in futures]
 
@@ -90,8 +88,9 @@ class ScatteredVectors:
     def _copies(self) -> tuple[tuple["Future", ...], ...]:
         return _pooled_strips(self.tasks, self.extractor, self.images, mirrored=True)
 
-    def _grams(self, futures: Sequence[Sequence["Future"]]) -> Grams:
-        totals = tuple(self.tasks.total(own) for own in futures)
+    def _grams(self, strips: Sequence[Sequence[tuple["Future", ...]]]) -> Grams:
+        """Of strips of each block, each of one or of several arrays that follow one another."""
+        totals = tuple(self.tasks.total(self.tasks.each(_gram, own)) for own in strips)
         found = tuple(self.tasks.results(totals, "inner products"))
         return Grams(found, GramSolvers(self.tasks, totals))
 
@@ -105,9 +104,17 @@ class GramSolvers:
 
     def map(self, function: Any, folds: Folds, items: Sequence[Any], title: str) -> Iterator[Any]:
         """The function of the folds and each item, in order."""
-        bare = replace(folds, images=replace(folds.images, grams=(), solvers=None))
-        futures = [self.tasks.submit(_solve, function, bare, item, *self.grams) for item in items]
+        futures = self.tasks.each(_solve, items, function, _bare(folds), self.grams)
         return self.tasks.results(futures, title)
+
+    def kept(self, function: Any, folds: Folds, item: Any) -> Any:
+        """The future result of the function, which becomes the result in items of `map`."""
+        return self.tasks.submit(_solve, item, function, _bare(folds), self.grams)
+
+
+def _bare(folds: Folds) -> Folds:
+    """The folds without what workers have; of what was kept, items have what they need."""
+    return replace(folds, images=replace(folds.images, grams=(), solvers=None))
 
 
 def _pooled_strips(
@@ -118,16 +125,10 @@ def _pooled_strips(
     paths = [image.path.absolute() for image in images]
     places = [_strips_of(at) for at in extractor.config.slices]
     flat = [place for own in places for place in own]
-    parts = [
-        tasks.submit(pool, given, paths[part.start : part.stop], flat)
-        for part in spans(len(images), _IMAGES, _MOST_PARTS)
-    ]
-    joined = iter(
-        [
-            tasks.submit(_joined, *(tasks.submit(_piece, part, number) for part in parts))
-            for number in range(len(flat))
-        ]
-    )
+    spanned = spans(len(images), _IMAGES, _MOST_PARTS)
+    own = [paths[part.start : part.stop] for part in spanned]
+    parts = tasks.each(pool, own, given, flat)
+    joined = iter(tasks.each(np.concatenate, gathered(tasks, parts, len(flat))))
     for _ in tasks.results(tasks.each(_count, parts), "pooled vectors"):
         pass
     return tuple(tuple(next(joined) for _ in own) for own in places)
@@ -143,7 +144,7 @@ def _strips_of(block: slice) -> list[slice]:
 
 
 def _pool(
-    extractor: FeatureExtractor, paths: Sequence[Path], strips: Sequence[slice], *, mirrored: bool
+    paths: Sequence[Path], extractor: FeatureExtractor, strips: Sequence[slice], *, mirrored: bool
 ) -> list[Float32Array]:
     """The strips of some images."""
     pooling = Pooling(extractor)
@@ -159,26 +160,20 @@ def _count(parts: list[Float32Array]) -> int:
     return len(parts[0])
 
 
-def _piece(parts: list[Float32Array], number: int) -> Float32Array:
-    return parts[number]
-
-
-def _joined(*pieces: Float32Array) -> Float32Array:
-    return np.concatenate(pieces)
-
-
 def _rows(strip: Float32Array, places: Labels) -> Float32Array:
     rows: Float32Array = strip[places]
     return rows
 
 
-def _gram(*arrays: Float32Array) -> Float32Array:
+def _gram(arrays: Sequence[Float32Array]) -> Float32Array:
     return gram_matrix(column_slices(*arrays))
 
 
-def _weights(weight: float, coefficients: Float32Array, *arrays: Float32Array) -> Float32Array:
+def _weights(
+    arrays: Sequence[Float32Array], coefficients: Float32Array, weight: float
+) -> Float32Array:
     return block_weights(column_slices(*arrays), coefficients, weight)
 
 
-def _solve(function: Any, folds: Folds, item: Any, *grams: Float32Array) -> Any:
+def _solve(item: Any, function: Any, folds: Folds, grams: tuple[Float32Array, ...]) -> Any:
     return function(replace(folds, images=replace(folds.images, grams=grams)), item)

@@ -36,7 +36,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 # Items of a task, at least, and tasks at most.
-_ITEMS = 64
+_ITEMS = 32
 _MOST_PARTS = 1024
 
 
@@ -113,10 +113,9 @@ class ClusterWorkplace:
     ) -> list[Result]:
         """A result for each item, by the function of some of the items at a time."""
         given = self.tasks.given(shared)
-        futures = [
-            self.tasks.submit(function, given, items[part.start : part.stop])
-            for part in spans(len(items), _ITEMS, _MOST_PARTS)
-        ]
+        spanned = spans(len(items), _ITEMS, _MOST_PARTS)
+        parts = [items[part.start : part.stop] for part in spanned]
+        futures = self.tasks.map(function, [given] * len(parts), parts)
         return [each for part in self.tasks.results(futures, title) for each in part]
 
 

@@ -7,7 +7,7 @@ same images, the one nearest to the start is taken, and a block is left out if i
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from service.engine.config import ClassifierKind
@@ -27,6 +27,9 @@ CANDIDATES: dict[ClassifierKind, tuple[float, ...]] = {
 # A block's weights, relative to where its search starts.
 _FACTORS = tuple(1.5**power for power in range(-6, 7))
 _PASSES = 3
+
+Climb = Generator[list[Choice], None, Choice]
+"""Asks for choices to be tried, some at a time, and ends with the best."""
 
 
 @dataclass
@@ -64,11 +67,8 @@ class Search:
 
     def choose_regularisation(self, start: Choice) -> Choice:
         """The regularisation with these weights."""
-        return self._climb(
-            self.candidates,
-            start.regularisation,
-            lambda candidate: replace(start, regularisation=candidate),
-        )
+        (best,) = self._climbed(self._climb_regularisation(start))
+        return best
 
     def _choose_weight(self, choice: Choice, block: int, start: float) -> Choice:
         """Zero unless the block wins something, because without it an image costs less.
@@ -83,26 +83,48 @@ class Search:
 
         if start == 0:
             return choice
-        without = self.choose_regularisation(weighted(0.0))
-        chosen = self._climb([start * factor for factor in _FACTORS], start, weighted)
+        without, chosen = self._climbed(
+            self._climb_regularisation(weighted(0.0)),
+            self._climb([start * factor for factor in _FACTORS], start, weighted),
+        )
         return chosen if self.tried[without].is_beaten_by(self.tried[chosen]) else without
+
+    def _climbed(self, *climbs: Climb) -> list[Choice]:
+        """The ends of climbs that go on side by side, so that more can be measured at once."""
+        ends: dict[Climb, Choice] = {}
+        while len(ends) < len(climbs):
+            asked: list[Choice] = []
+            for climb in climbs:
+                try:
+                    asked += next(climb) if climb not in ends else []
+                except StopIteration as end:
+                    ends[climb] = end.value
+            self.try_all(asked)
+        return [ends[climb] for climb in climbs]
+
+    def _climb_regularisation(self, start: Choice) -> Climb:
+        return self._climb(
+            self.candidates,
+            start.regularisation,
+            lambda candidate: replace(start, regularisation=candidate),
+        )
 
     def _climb(
         self, ladder: Sequence[float], start: float, choice_of: Callable[[float], Choice]
-    ) -> Choice:
+    ) -> Climb:
         """The choice nearest to the start that the best one tried does not beat.
 
-        The values beside the start are tried, and then the next one beyond as long as the best
-        is the smallest or the largest of those tried. Ties go to the value nearest to the start.
+        The start and the values beside it are tried, and then the next one beyond as long as the
+        best is the smallest or the largest of those tried. Ties go to the value nearest to the
+        start.
         """
-        reach = {ladder.index(start)}
+        reach: set[int] = set()
         best, nearest = start, [start]
-        self.try_all([choice_of(start)])
         while _around(ladder.index(best), ladder) - reach:
             reach |= _around(ladder.index(best), ladder)
             values = [ladder[place] for place in reach]
             nearest = sorted(values, key=lambda value: abs(math.log(value / start)))
-            self.try_all([choice_of(value) for value in nearest])
+            yield [choice_of(value) for value in nearest]
             best = max(nearest, key=lambda value: self.tried[choice_of(value)].accuracy)
         winner = self.tried[choice_of(best)]
         choices = map(choice_of, nearest)

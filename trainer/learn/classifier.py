@@ -124,12 +124,11 @@ def image_weights(labels: Labels, class_weight: ClassWeight) -> Float64Array | N
 
     Images of unknown label are no class, and count as images do.
     """
-    from sklearn.utils.class_weight import compute_sample_weight  # noqa: PLC0415
-
     if class_weight == "none":
         return None
     weights, known = np.ones(len(labels)), labels != UNKNOWN
-    weights[known] = compute_sample_weight("balanced", labels[known])
+    _, places, counts = np.unique(labels[known], return_inverse=True, return_counts=True)
+    weights[known] = (len(places) / (len(counts) * counts))[places]
     return weights
 
 

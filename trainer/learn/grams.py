@@ -55,6 +55,9 @@ def gram_matrix(parts: Iterable[Float32Array]) -> Float32Array:
     with ThreadPoolExecutor(n_threads()) as executor:
         for part in parts:
             gram = gram if gram.size else np.zeros((len(part), len(part)), np.float32)
+            # Arrays that came from another process may lie anywhere. NumPy multiplies one that is
+            # not aligned with itself in another way, whose rounding differs.
+            part = np.require(part, requirements="A")  # noqa: PLW2901
             # Tiles are the same on any number of cores, and so are the sums.
             list(executor.map(partial(_add_tile, gram, part), _lower_tiles(len(part))))
     return np.tril(gram) + np.tril(gram, -1).T
@@ -72,19 +75,21 @@ def _add_tile(gram: Float32Array, part: Float32Array, tile: tuple[slice, slice])
 
 
 def weighted_kernel(
-    grams: Sequence[Float32Array], weights: Sequence[float], part: tuple[IndexArray, ...]
+    grams: Sequence[Float32Array], weights: Sequence[float], rows: IndexArray, columns: IndexArray
 ) -> Float32Array:
     """Inner products of pooled vectors of weighted blocks, scaled to unit length.
 
-    `part` is an open mesh of the images in question (`numpy.ix_`). Because of the scale, a
-    regularisation means the same for any weights.
+    `rows` and `columns` are the images in question. Because of the scale, a regularisation means
+    the same for any weights.
     """
     total = sum(weight**2 for weight in weights)
-    kernel = np.zeros(np.broadcast_shapes(*(ids.shape for ids in part)), np.float32)
+    kernel = np.zeros((len(rows), grams[0].shape[1]), np.float32)
     for gram, weight in zip(grams, weights, strict=True):
         if weight:
-            kernel += np.float32(weight**2 / total) * gram[part]
-    return kernel
+            kernel += np.float32(weight**2 / total) * gram[rows]
+    # Rows are contiguous, so columns are left out once and not for every block.
+    chosen: Float32Array = kernel[:, columns]
+    return chosen
 
 
 def block_weights(

@@ -6,7 +6,7 @@ Weights between blocks, regularisation and the scale of probabilities are chosen
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from service.engine.arrays import Float32Array, Float64Array
 from service.engine.config import ClassifierKind
 from trainer.learn.grams import DualClassifier, weighted_kernel
-from trainer.learn.least_squares import held_out_least_squares, ridges, targets
+from trainer.learn.least_squares import solve_least_squares
 from trainer.learn.logistic import solve_logistic
 from trainer.learn.squared_hinge import FirstSteps, solve_squared_hinge
 from trainer.metrics import Labels, class_accuracies, log_loss
@@ -52,6 +52,9 @@ class Solvers(Protocol):
         title: str,
     ) -> Iterator[Result]:
         """The function of the folds and each item, in order."""
+
+    def kept(self, function: Callable[["Folds", Item], Result], folds: "Folds", item: Item) -> Any:
+        """A stand-in for a result that stays with the processes, for use in items of `map`."""
 
 
 class Grams(NamedTuple):
@@ -163,8 +166,9 @@ class Folds:
     images: TrainingImages
     masks: tuple[Mask, ...]
     kind: ClassifierKind
-    # Those of the SVM for each kernel: a search for C goes on from where it was before.
-    _first_steps: dict[tuple[tuple[float, ...], bytes], FirstSteps] = field(
+    # Those of the SVM for each kernel: a search for C goes on from where it was before. Stand-ins
+    # where others solve.
+    _first_steps: dict[tuple[tuple[float, ...], bytes], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -173,15 +177,15 @@ class Folds:
 
         Images come in the same order for all choices.
         """
-        fits = [(choice, mask) for choice in choices for mask in self.masks]
-        scores = self._map(Folds._score, fits, "folds")
-        for _ in choices:
-            yield self._held_out(np.concatenate([next(scores) for _ in self.masks]))
+        fits = [
+            (choice, mask, self._steps(choice, ~mask)) for choice in choices for mask in self.masks
+        ]
+        return self._held_out(self._map(Folds._score, fits, "folds"), choices)
 
     def least_squares(self, choices: Sequence[Choice]) -> Iterator[HeldOut]:
         """The same by least squares instead of the classifier's own kind, far sooner."""
-        for scores in self._map(Folds._least_squares, choices, "least squares"):
-            yield self._held_out(scores[self._tested_places])
+        fits = [(choice, mask) for choice in choices for mask in self.masks]
+        return self._held_out(self._map(Folds._least_squares, fits, "least squares"), choices)
 
     def _map(
         self, function: Callable[["Folds", Item], Result], items: Sequence[Item], title: str
@@ -190,12 +194,18 @@ class Folds:
             return map_ordered(partial(function, self), items, title)
         return self.images.solvers.map(function, self, items, title)
 
-    def _held_out(self, scores: Float64Array) -> HeldOut:
-        """Scores of the tested images, those of unknown label apart."""
+    def _held_out(
+        self, found: Iterator[Float64Array], choices: Sequence[Choice]
+    ) -> Iterator[HeldOut]:
+        """For each choice the scores that its folds found, those of unknown label apart."""
         places = self._tested_places
         labels = self.images.labels[places]
         known = labels != UNKNOWN
-        return HeldOut(scores[known], labels[known], places[known], scores[~known], places[~known])
+        for _ in choices:
+            scores = np.concatenate([next(found) for _ in self.masks])
+            yield HeldOut(
+                scores[known], labels[known], places[known], scores[~known], places[~known]
+            )
 
     @cached_property
     def _tested_places(self) -> Labels:
@@ -203,28 +213,48 @@ class Folds:
         tested = self.images.are_tested
         return np.concatenate([np.flatnonzero(mask & tested) for mask in self.masks])
 
-    def solve(self, choice: Choice, kept: Mask | None = None) -> DualClassifier:
-        """The classifier of all images, or of those kept, that a choice gives."""
-        kept = np.ones(len(self.images.labels), np.bool_) if kept is None else kept
+    def solve(self, choice: Choice) -> DualClassifier:
+        """The classifier of all images that a choice gives."""
+        return self._solve(choice, np.ones(len(self.images.labels), np.bool_), None)
+
+    def _solve(self, choice: Choice, kept: Mask, steps: FirstSteps | None) -> DualClassifier:
+        """The classifier of the images kept."""
         labels, n_labels = self.images.labels[kept], self.images.n_labels
         kernel = self._kernel(choice, kept, kept)
         regularisation = self._regularisation(choice)[kept]
         if self.kind == "svm":
-            steps = self._first_steps.setdefault((choice.weights, kept.tobytes()), FirstSteps())
             return solve_squared_hinge(kernel, labels, n_labels, regularisation, first_steps=steps)
         return solve_logistic(kernel, labels, n_labels, regularisation)
 
-    def _score(self, fit: tuple[Choice, Mask]) -> Float64Array:
-        choice, held = fit
+    def _score(self, fit: tuple[Choice, Mask, FirstSteps | None]) -> Float64Array:
+        choice, held, steps = fit
         kernel = self._kernel(choice, held & self.images.are_tested, ~held)
-        return self.solve(choice, ~held).scores(kernel)
+        return self._solve(choice, ~held, steps).scores(kernel)
 
-    def _least_squares(self, choice: Choice) -> Float64Array:
-        every = np.ones(len(self.images.labels), np.bool_)
-        signs = targets(self.images.labels, self.images.n_labels)
-        ridge = ridges(self._regularisation(choice), len(every))
-        kernel = self._kernel(choice, every, every)
-        return held_out_least_squares(kernel, signs, ridge, self.masks)
+    def _steps(self, choice: Choice, kept: Mask) -> Any:
+        """The first steps with the images kept, if they are shared with other choices."""
+        if self.kind != "svm" or not FirstSteps.are_shared(self._regularisation(choice)[kept]):
+            return None
+        key, solvers = (choice.weights, kept.tobytes()), self.images.solvers
+        if key not in self._first_steps:
+            self._first_steps[key] = (
+                FirstSteps()
+                if solvers is None
+                else solvers.kept(Folds._take_steps, self, (choice, kept))
+            )
+        return self._first_steps[key]
+
+    def _take_steps(self, fit: tuple[Choice, Mask]) -> FirstSteps:
+        choice, kept = fit
+        kernel = self._kernel(choice, kept, kept)
+        return FirstSteps.taken(kernel, self.images.labels[kept], self.images.n_labels)
+
+    def _least_squares(self, fit: tuple[Choice, Mask]) -> Float64Array:
+        choice, held = fit
+        kernel = self._kernel(choice, ~held, ~held)
+        labels, regularisation = self.images.labels[~held], self._regularisation(choice)[~held]
+        solved = solve_least_squares(kernel, labels, self.images.n_labels, regularisation)
+        return solved.scores(self._kernel(choice, held & self.images.are_tested, ~held))
 
     def _regularisation(self, choice: Choice) -> Float64Array:
         """C (n,) of every image."""
@@ -233,8 +263,8 @@ class Folds:
         return even if weights is None else even * weights
 
     def _kernel(self, choice: Choice, rows: Mask, columns: Mask) -> Float32Array:
-        part = np.ix_(np.flatnonzero(rows), np.flatnonzero(columns))
-        return weighted_kernel(self.images.grams, choice.weights, part)
+        part = np.flatnonzero(rows), np.flatnonzero(columns)
+        return weighted_kernel(self.images.grams, choice.weights, *part)
 
 
 def stratified_folds(

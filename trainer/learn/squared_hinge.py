@@ -50,6 +50,7 @@ _MOST_STEPS = 12
 _MOST_NEWTON_STEPS = 100
 # The least λ of conjugate steps, that of C = 3: a larger C begins with Newton's steps from there.
 _FIRST_RIDGE = 1 / 6
+_TOLERANCE = 1e-2
 # κ of the module's docstring: with .01 to .1 the steps are as few as without.
 _ON_DIAGONAL = 0.05
 # Of Newton's steps: the part of the tolerance by which an image may be on the wrong side of its
@@ -97,6 +98,21 @@ class FirstSteps:
     def __init__(self) -> None:
         self._ends: dict[float, tuple[Float64Array, Labels]] = {}
 
+    @staticmethod
+    def are_shared(regularisation: Float64Array) -> bool:
+        """Whether they are the same for this C (n,) as for all larger ones."""
+        return bool((ridges(regularisation, len(regularisation)) <= _FIRST_RIDGE).all())
+
+    @classmethod
+    def taken(
+        cls, kernel: Float32Array | Float64Array, labels: Labels, n_labels: int
+    ) -> "FirstSteps":
+        """The steps that are shared, taken already."""
+        steps = cls()
+        ridge = np.full(len(labels), _FIRST_RIDGE)
+        steps.end(kernel, targets(labels, n_labels), ridge, _TOLERANCE)
+        return steps
+
     def end(
         self,
         kernel: Float32Array | Float64Array,
@@ -119,7 +135,7 @@ def solve_squared_hinge(  # noqa: PLR0913  # the last is for searches
     labels: Labels,
     n_labels: int,
     regularisation: float | Float64Array,
-    tolerance: float = 1e-2,
+    tolerance: float = _TOLERANCE,
     *,
     first_steps: FirstSteps | None = None,
 ) -> DualClassifier:

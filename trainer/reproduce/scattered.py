@@ -61,7 +61,7 @@ def measure_scattered(client: "Client", settings: ScatteredSettings) -> Scattere
     """Learn a tree and a dictionary from made-up descriptors."""
     tasks, started = Tasks(client), time.monotonic()
     parts = spans(settings.descriptors, _PER_PART, MOST_PARTS)
-    made = [tasks.submit(_made_up, number, len(part)) for number, part in enumerate(parts)]
+    made = tasks.map(_made_up, range(len(parts)), list(map(len, parts)))
     sample = ScatteredSample(made, tuple(map(len, parts)))
     tree = grow_scattered_tree(tasks, sample, TreeSettings(settings.depth, wide=False))
     grown = time.monotonic()

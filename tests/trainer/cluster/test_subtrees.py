@@ -8,6 +8,7 @@ import pytest
 from service.engine.arrays import Float32Array
 from service.engine.config import ResidualsConfig
 from service.engine.tree import Tree
+from trainer.cluster import subtrees
 from trainer.cluster.residuals import learn_scattered_residuals
 from trainer.cluster.sampling import ScatteredSample
 from trainer.cluster.subtrees import (
@@ -46,6 +47,7 @@ def _small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree_module, "_PER_SUBTREE", 300)
         patch.setattr(tree_module, "_TOP_SAMPLE", 700)
+        patch.setattr(subtrees, "_AT_A_TIME", 5)
         yield
 
 

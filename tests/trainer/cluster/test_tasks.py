@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from trainer.cluster.tasks import Tasks, spans
+from trainer.cluster.tasks import Tasks, _in_one_thread, spans
 from trainer.errors import DataError
 from trainer.parallel import n_threads
 
@@ -26,6 +26,13 @@ def test_sums_are_added_up_in_the_same_order_always(tasks: Tasks, count: int) ->
     totals = {tasks.result(tasks.total([tasks.given(n) for n in numbers]), "") for _ in range(3)}
     assert len(totals) == 1
     assert totals.pop() == pytest.approx(numbers.astype(np.float64).sum(), rel=1e-5)
+
+
+def test_arrays_from_elsewhere_are_aligned() -> None:
+    """They were not, and a dictionary's inner products differed in their last bit."""
+    anywhere = np.ndarray((3, 4), np.float32, bytearray(49), 1)
+    assert not anywhere.flags.aligned
+    assert _in_one_thread(lambda array: array.flags.aligned, anywhere)
 
 
 def test_a_task_has_one_thread(tasks: Tasks) -> None:

@@ -19,9 +19,11 @@ from trainer.data.dataset import LabelledImage, scan
 from trainer.errors import ConfigError, DataError
 from trainer.features import LearnedFeatures
 from trainer.learn import feature_matrix
-from trainer.learn.classifier import ClassifierSettings
-from trainer.learn.held_out import Grams
+from trainer.learn.classifier import ClassifierSettings, folds_of
+from trainer.learn.held_out import Choice, Grams, TrainingImages
+from trainer.learn.squared_hinge import FirstSteps
 from trainer.many_images import learn_from_many
+from trainer.metrics import Labels
 from trainer.mirroring import MirrorTrial
 from trainer.training_vectors import LocalVectors, Pool
 
@@ -96,6 +98,31 @@ def test_classifier_with_copies_is_that_of_one_machine(
     tensors = found.classifier().tensors(), expected.classifier().tensors()
     for name, tensor in tensors[1].items():
         assert np.abs(tensors[0][name].astype(np.float64) - tensor).max() <= 1, name
+
+
+def _training(grams: Grams, labels: Labels) -> TrainingImages:
+    return TrainingImages(grams.matrices, labels, 4, solvers=grams.solvers)
+
+
+def test_workers_take_the_first_steps_of_a_fold_once_for_all_large_c(
+    both: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[None] = []
+    take = FirstSteps.taken
+
+    def taking(*arguments: Any) -> FirstSteps:
+        taken.append(None)
+        return take(*arguments)
+
+    monkeypatch.setattr(FirstSteps, "taken", taking)
+    labels = np.array([image.label for image in both[1].images])
+    choices = [Choice((1.0, 0.4), c) for c in (3.0, 30.0, 0.1)]
+    found, expected = (
+        list(folds_of(_training(own.grams(), labels), SETTINGS).held_out(choices)) for own in both
+    )
+    assert len(taken) == SETTINGS.folds
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.scores, other.scores, atol=1e-3)
 
 
 def test_many_images_are_classified_as_on_one_machine(

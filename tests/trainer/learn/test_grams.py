@@ -33,12 +33,21 @@ def test_gram_matrix_does_not_depend_on_the_number_of_cores(
     np.testing.assert_array_equal(gram_matrix(column_slices(pooled)), alone)
 
 
+def test_gram_matrix_does_not_depend_on_where_features_lie() -> None:
+    pooled = _RNG.random((40, 300), np.float32)
+    anywhere = np.ndarray(pooled.shape, np.float32, bytearray(pooled.nbytes + 1), 1)
+    anywhere[:] = pooled
+    assert not anywhere.flags.aligned
+    found = gram_matrix(column_slices(anywhere))
+    np.testing.assert_array_equal(found, gram_matrix(column_slices(pooled)))
+
+
 def test_weighted_kernel_has_the_inner_products_of_weighted_blocks_of_unit_length() -> None:
     blocks = [_RNG.normal(size=(9, 5)).astype(np.float32) for _ in range(3)]
     weights = (1.0, 0.5, 0.0)
     whole = np.hstack([weight * block for weight, block in zip(weights, blocks, strict=True)])
     rows, columns = np.arange(3), np.arange(3, 9)
-    found = weighted_kernel([b @ b.T for b in blocks], weights, np.ix_(rows, columns))
+    found = weighted_kernel([b @ b.T for b in blocks], weights, rows, columns)
     np.testing.assert_allclose(found, whole[rows] @ whole[columns].T / 1.25, atol=1e-5)
 
 

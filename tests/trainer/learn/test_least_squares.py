@@ -1,11 +1,11 @@
-"""Held-out scores of least squares against a classifier for every fold."""
+"""Least squares on a Gram matrix against the normal equations of the features."""
 
 import numpy as np
 import pytest
 
 from service.engine.arrays import Float64Array
 from trainer.learn.held_out import Choice, Folds, Grams, TrainingImages, stratified_folds
-from trainer.learn.least_squares import held_out_least_squares, ridges, targets
+from trainer.learn.least_squares import ridges, solve_least_squares, targets
 
 _LABELS = np.arange(40) % 4
 
@@ -30,21 +30,20 @@ def _ridge_scores(
 
 @pytest.mark.parametrize("n_features", [8, 200])
 @pytest.mark.parametrize("regularisation", [1e-2, 1.0, 100.0])
-def test_scores_are_those_of_a_classifier_that_did_not_see_the_fold(
-    n_features: int, regularisation: float
-) -> None:
+def test_scores_are_those_of_the_features(n_features: int, regularisation: float) -> None:
     points, signs = _points(n_features), targets(_LABELS, 4)
-    ridge = ridges(np.random.default_rng(0).uniform(0.2, 3, 40) * regularisation, 40)
-    masks = [mask & (np.arange(40) > 3) for mask in stratified_folds(_LABELS, 3, 0)]
-    found = held_out_least_squares(points @ points.T, signs, ridge, masks)
-    for mask in masks:
-        kept = ~mask
-        expected = _ridge_scores(points[kept], points[mask], signs[:, kept], ridge[kept])
-        np.testing.assert_allclose(found[mask], expected, atol=1e-8)
-    never = ~np.any(masks, axis=0)
-    np.testing.assert_allclose(
-        found[never], _ridge_scores(points, points[never], signs, ridge), atol=1e-8
-    )
+    each = np.random.default_rng(0).uniform(0.2, 3, 40) * regularisation
+    held = np.arange(40) % 5 == 0
+    kept, ridge = ~held, ridges(each, 40)
+    kernel = points @ points.T
+    solved = solve_least_squares(kernel[np.ix_(kept, kept)], _LABELS[kept], 4, each[kept])
+    expected = _ridge_scores(points[kept], points[held], signs[:, kept], ridge[kept])
+    np.testing.assert_allclose(solved.scores(kernel[np.ix_(held, kept)]), expected, atol=1e-8)
+
+
+def test_what_is_no_gram_matrix_is_rejected() -> None:
+    with pytest.raises(ValueError, match="negative eigenvalues"):
+        solve_least_squares(-4 * np.eye(3), np.arange(3), 3, 1.0)
 
 
 def test_folds_test_the_same_images_by_least_squares_as_by_the_classifier() -> None:
