@@ -165,10 +165,7 @@ def _work(engine: Engine, steps: _Steps) -> dict[str, tuple[int, int]]:
         ),
         "code": (
             n * (m * width // _BYTES_PER_FLOAT + m * m),
-            directions
-            + used_atoms * width
-            + leaves * (m + m * (m + 1) // 2) * _FLOAT
-            + codes,
+            directions + used_atoms * width + leaves * (m + m * (m + 1) // 2) * _FLOAT + codes,
         ),
         "pool": (n * m, codes + steps.pooled.nbytes),
         "classify": (features * labels, features * labels + steps.pooled.nbytes),
