@@ -34,7 +34,7 @@ _NONE, _ONE, _TWO, _THREE, _FOUR, _FIVE = (np.uint64(number) for number in range
 def _solve_five(
     inverses: Float32Array, leaf: Index, c: Float32Array, values: Float32Array, i: Index
 ) -> None:
-    """Solve for five atoms, the paper's number, without loops: in a third of their time."""
+    """Solve for five atoms, the paper's number, without loops."""
     g = inverses[leaf]
     a, b, d, e, f = c[_NONE], c[_ONE], c[_TWO], c[_THREE], c[_FOUR]
     g1, g2, g3, g4 = g[_ONE], g[_TWO], g[_THREE], g[_FOUR]
