@@ -12,6 +12,7 @@ from numba.core import cgutils
 
 __all__ = [
     "INT64",
+    "LANES",
     "NOTHING",
     "fetch",
     "item",
@@ -33,6 +34,9 @@ _SHORTS = ir.VectorType(_SHORT, 16)
 _SUMS = ir.VectorType(_INT32, 8)
 _FLOATS = ir.VectorType(ir.FloatType(), 8)
 
+# How many products of integers a dot product adds up; rows are padded to a multiple of it.
+LANES = 128
+
 NOTHING = ir.Constant(_SUMS, None)
 """Eight sums of nothing."""
 
@@ -40,8 +44,8 @@ NOTHING = ir.Constant(_SUMS, None)
 # --- products ------------------------------------------------------------------------
 
 
-def multiply_bytes(context: Any, builder: Any, addresses: Sequence[Any], count: int) -> Any:
-    """Eight sums that add up to the product of `count` bytes at two addresses.
+def multiply_bytes(context: Any, builder: Any, addresses: Sequence[Any]) -> Any:
+    """Eight sums that add up to the product of `LANES` bytes at two addresses.
 
     The first are between 0 and 127, the others have signs.
     """
@@ -53,7 +57,7 @@ def multiply_bytes(context: Any, builder: Any, addresses: Sequence[Any], count: 
     elif _has(context, "dotprod"):
         multiply = _bytes_of_arm
     total = NOTHING
-    for place in range(0, count, _BYTES.count):
+    for place in range(0, LANES, _BYTES.count):
         factors = [
             _load(builder, builder.gep(address, [INT64(place)]), _BYTES) for address in addresses
         ]
@@ -93,14 +97,14 @@ def _bytes_of_any(builder: Any, total: Any, factors: list[Any]) -> Any:
     return total
 
 
-def multiply_shorts(_: Any, builder: Any, addresses: Sequence[Any], count: int) -> Any:
-    """Eight sums that add up to the product of `count` int16 at two addresses.
+def multiply_shorts(_: Any, builder: Any, addresses: Sequence[Any]) -> Any:
+    """Eight sums that add up to the product of `LANES` int16 at two addresses.
 
     Written so that LLVM knows it: vpmaddwd on x86, smlal on ARM.
     """
     wide = ir.VectorType(_INT32, _SHORTS.count)
     total = NOTHING
-    for place in range(0, count, _SHORTS.count):
+    for place in range(0, LANES, _SHORTS.count):
         factors = (
             _load(builder, builder.gep(address, [INT64(2 * place)]), _SHORTS)
             for address in addresses
@@ -168,9 +172,10 @@ def _packed(builder: Any, products: list[Any]) -> Any:
 
 
 def row(context: Any, builder: Any, kind: Any, array: Any, number: Any) -> Any:
-    """Address of a row of an array, in bytes."""
+    """Address of a row of an array, in bytes; rows of bytes are `LANES` wide."""
     fields = context.make_array(kind)(context, builder, array)
-    stride = builder.extract_value(fields.strides, 0)
+    is_narrow = kind.dtype.bitwidth == 8
+    stride = INT64(LANES) if is_narrow else builder.extract_value(fields.strides, 0)
     base = builder.bitcast(fields.data, _BYTE.as_pointer())
     return builder.gep(base, [builder.mul(number, stride)])
 

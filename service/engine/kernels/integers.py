@@ -39,8 +39,7 @@ __all__ = [
     "round_run",
 ]
 
-# How many products of integers a dot product adds up; rows are padded to a multiple of it.
-LANES = 128
+LANES = machine.LANES
 # How many dot products are computed together.
 BATCH = 8
 # How many values are rounded together.
@@ -111,7 +110,7 @@ def _add_dots(_: Any, a: Any, b: Any, pairs: Any, first: Any, column: Any) -> An
                 number = builder.load(builder.gep(numbers, [machine.INT64(i)]))
                 row = machine.row(context, builder, kind, array, number)
                 addresses.append(builder.gep(row, [offset]))
-            sums.append(multiply(context, builder, addresses, LANES))
+            sums.append(multiply(context, builder, addresses))
         is_first = builder.icmp_unsigned("==", column, machine.INT64(0))
         before = builder.select(is_first, machine.NOTHING, machine.load_sums(builder, products))
         machine.store(builder, builder.add(before, machine.sum_each(builder, sums)), products)

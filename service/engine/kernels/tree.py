@@ -44,6 +44,7 @@ def walk_block(
     Their directions are the rows from `first_row`; `pairs` is scratch for a block.
     """
     width, size = np.uint64(directions.shape[1]), end - start
+    in_batches = (size + _BATCH - _ONE) // _BATCH * _BATCH
     for i in range(size):
         pairs.rows[i], pairs.others[i] = first_row + i, _NONE
         pairs.factors[i] = norms[start + i]
@@ -52,12 +53,14 @@ def walk_block(
         for first in range(_NONE, size, _BATCH):
             for column in range(_NONE, width, _LANES):
                 add_dots(directions, vectors, pairs, first, column)
-            for i in range(first, first + _BATCH):  # beyond the end as well: it does not matter
-                node = pairs.others[i]
-                right = np.float32(pairs.products[i]) > cuts[node] * pairs.factors[i]
-                child = node + node + _ONE + np.uint64(right)
-                pairs.others[i] = child
-                prefetch_lanes(vectors, child)
+        # Decided in a loop of their own, so that none waits for the end of a product. To the end
+        # of the last batch: where nobody walks, it does not matter.
+        for i in range(in_batches):
+            node = pairs.others[i]
+            right = np.float32(pairs.products[i]) > cuts[node] * pairs.factors[i]
+            child = node + node + _ONE + np.uint64(right)
+            pairs.others[i] = child
+            prefetch_lanes(vectors, child)
     first_leaf = np.uint64(2**depth - 1)
     for i in range(size):
         leaf_ids[start + i] = pairs.others[i] - first_leaf if norms[start + i] > 0 else _NONE

@@ -34,7 +34,7 @@ def assembly(triple: str, features: str) -> str:
     function = ir.Function(module, kind, "multiply")
     builder: Any = ir.IRBuilder(function.append_basic_block())
     a, b, out = function.args
-    total = instructions.multiply_bytes(Machine(features), builder, [a, b], 128)
+    total = instructions.multiply_bytes(Machine(features), builder, [a, b])
     instructions.store(builder, total, out)
     builder.ret_void()
     llvm.initialize_all_targets()
