@@ -46,7 +46,8 @@ class Tasks:
     def map(self, function: Callable[..., Any], *columns: Sequence[Any]) -> list["Future"]:
         """The function of the first of all columns, of the second, and so on.
 
-        They are submitted together: one by one, each would take driver and scheduler 3 ms more.
+        They are submitted together: one by one, the 5000 tasks of a fit took driver and scheduler
+        some 6 s more.
         """
         functions, key = [function] * len(columns[0]), _key(function)
         keys = [f"{key}-{number}" for number in range(len(functions))]

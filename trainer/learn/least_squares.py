@@ -14,6 +14,7 @@ import numpy as np
 
 from service.engine.arrays import Float32Array, Float64Array
 from trainer.learn.grams import DualClassifier
+from trainer.learn.lapack import positive_inverse, positive_solve
 from trainer.metrics import Labels
 
 __all__ = ["ridge_inverse", "ridges", "solve_least_squares", "targets"]
@@ -31,11 +32,7 @@ def ridges(regularisation: float | Float64Array, n_images: int) -> Float64Array:
 
 def ridge_inverse(kernel: Float32Array | Float64Array, ridge: Float64Array) -> Float64Array:
     """The inverse (n, n) of the Gram matrix with the constant feature and ridges (n,)."""
-    from scipy.linalg.lapack import dpotrf, dpotri  # noqa: PLC0415
-
-    factor, failed = dpotrf(_ridged(kernel, ridge), lower=1, overwrite_a=1)
-    _require_solved(failed)
-    inverse, _ = dpotri(factor, lower=1, overwrite_c=1)
+    inverse = positive_inverse(_ridged(kernel, ridge))
     # The other triangle was not computed.
     return np.asarray(np.tril(inverse) + np.tril(inverse, -1).T, np.float64)
 
@@ -50,12 +47,8 @@ def solve_least_squares(
 
     `regularisation` is C, or (n,) a C of each image.
     """
-    from scipy.linalg.lapack import dposv  # noqa: PLC0415
-
     matrix = _ridged(kernel, ridges(regularisation, len(labels)))
-    signs = targets(labels, n_labels)
-    _, coefficients, failed = dposv(matrix, signs.T, lower=1, overwrite_a=1)
-    _require_solved(failed)
+    coefficients = positive_solve(matrix, targets(labels, n_labels).T)
     return DualClassifier(coefficients, coefficients.sum(axis=0))
 
 
@@ -64,8 +57,3 @@ def _ridged(kernel: Float32Array | Float64Array, ridge: Float64Array) -> Float64
     matrix: Float64Array = kernel.astype(np.float64, order="F") + 1
     matrix[np.diag_indices_from(matrix)] += ridge
     return matrix
-
-
-def _require_solved(failed: int) -> None:
-    if failed:
-        raise ValueError("the Gram matrix has negative eigenvalues, expected inner products")

@@ -35,6 +35,7 @@ import numpy.typing as npt
 
 from service.engine.arrays import Float32Array, Float64Array
 from trainer.learn.grams import DualClassifier
+from trainer.learn.lapack import positive_solve
 from trainer.learn.least_squares import ridge_inverse, ridges, targets
 from trainer.learn.line_search import Line, exact_line_minimum, line_minimum, row_sums
 from trainer.metrics import Labels
@@ -214,15 +215,12 @@ def _least_squares_outside(
     signs: Float64Array, outside: Mask, matrix: Float64Array, ridge: Float64Array
 ) -> Float64Array:
     """Coefficients (labels, n): least squares of the images outside, nothing for the others."""
-    from scipy.linalg.lapack import dposv  # noqa: PLC0415
-
     coefficients = np.zeros_like(signs)
     for row, mask in enumerate(outside):
         places = np.flatnonzero(mask)
         part = matrix[np.ix_(places, places)]
         part[np.diag_indices_from(part)] += ridge[places]
-        _, solved, _ = dposv(part.T, signs[row, places], lower=1, overwrite_a=1)
-        coefficients[row, places] = solved
+        coefficients[row, places] = positive_solve(part.T, signs[row, places])
     return coefficients
 
 
