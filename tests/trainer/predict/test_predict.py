@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from service.engine import Codes, Engine, EngineConfig, ImageError
+from service.engine.arrays import Float32Array
 from service.engine.config import CodesConfig, ViewConfig
 from service.engine.encoding import every
+from service.engine.fixedpoint import Descriptors
 from tests.support import bundles, opened_files, pictures
 from tests.support.messy_folder import make_messy_folder
 from tests.support.processes import DEADLINE_SECONDS, ROOT, children_of, is_alive, until
@@ -146,23 +148,30 @@ def test_pooled_vectors_are_those_of_the_engine(
             assert np.array_equal(np.array(row["pooled_vector"], np.float32), pooled)
 
 
-def codes_of(engine: Engine, data: bytes) -> tuple[tuple[int, int], Codes]:
-    """The grid of an image's codes and the codes, by way of its descriptors."""
+def codes_of(engine: Engine, data: bytes) -> tuple[tuple[int, int], Codes, Float32Array]:
+    """The grid of an image's codes and the codes, by way of its descriptors.
+
+    A descriptor that is too long is cut to its length before it is rounded, here, or after, in
+    an image; how far these lengths may be apart, as a part of them, comes third.
+    """
     descriptors = engine.describe(engine.decode(data))
     n_rows, n_cols, width = descriptors.shape
-    codes = engine.encode(descriptors.reshape(-1, width)).at(every(STRIDE, n_cols, 0, n_rows))
+    laid_out, places = descriptors.reshape(-1, width), every(STRIDE, n_cols, 0, n_rows)
     grid = -(-n_rows // STRIDE), -(-n_cols // STRIDE)
-    return grid, codes
+    half_steps = np.float32(0.5 * np.sqrt(width))
+    norms = Descriptors.of(laid_out[places]).fixed(wide=False).norms
+    return grid, engine.encode(laid_out).at(places), half_steps / np.maximum(norms, 1)
 
 
 def test_codes_are_those_of_the_descriptors(engine: Engine, photos: Path, table: list[Row]) -> None:
     for row in table:
         if row["problem"] is None:
-            grid, codes = codes_of(engine, path_of(row, photos).read_bytes())
+            grid, codes, rounding = codes_of(engine, path_of(row, photos).read_bytes())
             assert (row["grid_rows"], row["grid_cols"]) == grid
             assert row["leaf_ids"] == codes.leaf_ids.tolist()
             assert row["atom_ids"] == codes.atom_ids.tolist()
-            np.testing.assert_allclose(row["values"], codes.values, rtol=1e-4, atol=1e-5)
+            differences = np.abs(np.array(row["values"]) - codes.values)
+            assert (differences <= rounding[:, None] * np.abs(codes.values) + 1e-5).all()
 
 
 def test_the_summary_counts_what_is_in_the_table(summary: dict[str, Any], table: list[Row]) -> None:
