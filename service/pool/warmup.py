@@ -67,8 +67,8 @@ def run_every_kernel() -> None:
         engine = Engine(Bundle(Manifest("warm", 1, "", config, _LABELS), _tensors(config)))
         engine.classify(sample_image(64))
         engine.explain(sample_image(64))
-        for sign in (1, -1):
-            engine.encode(np.full((1, DESCRIPTOR_WIDTH), sign, np.float32))
+    for sign in (1, -1):  # which kernels of the last configuration take as well
+        engine.encode(np.full((1, DESCRIPTOR_WIDTH), sign, np.float32))
 
 
 def _other_configs() -> Iterator[EngineConfig]:

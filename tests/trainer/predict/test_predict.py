@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from service.engine import Codes, Engine, EngineConfig, ImageError
-from service.engine.arrays import Float32Array
+from service.engine.arrays import Float64Array
 from service.engine.config import CodesConfig, ViewConfig
 from service.engine.encoding import every
 from service.engine.fixedpoint import Descriptors
@@ -148,7 +148,7 @@ def test_pooled_vectors_are_those_of_the_engine(
             assert np.array_equal(np.array(row["pooled_vector"], np.float32), pooled)
 
 
-def codes_of(engine: Engine, data: bytes) -> tuple[tuple[int, int], Codes, Float32Array]:
+def codes_of(engine: Engine, data: bytes) -> tuple[tuple[int, int], Codes, Float64Array]:
     """The grid of an image's codes and the codes, by way of its descriptors.
 
     A descriptor that is too long is cut to its length before it is rounded, here, or after, in
@@ -158,9 +158,10 @@ def codes_of(engine: Engine, data: bytes) -> tuple[tuple[int, int], Codes, Float
     n_rows, n_cols, width = descriptors.shape
     laid_out, places = descriptors.reshape(-1, width), every(STRIDE, n_cols, 0, n_rows)
     grid = -(-n_rows // STRIDE), -(-n_cols // STRIDE)
-    half_steps = np.float32(0.5 * np.sqrt(width))
+    half_steps = 0.5 * np.sqrt(width)
     norms = Descriptors.of(laid_out[places]).fixed(wide=False).norms
-    return grid, engine.encode(laid_out).at(places), half_steps / np.maximum(norms, 1)
+    rounding: Float64Array = half_steps / np.maximum(norms, 1).astype(np.float64)
+    return grid, engine.encode(laid_out).at(places), rounding
 
 
 def test_codes_are_those_of_the_descriptors(engine: Engine, photos: Path, table: list[Row]) -> None:
