@@ -20,7 +20,6 @@ __all__ = [
     "Float32Array",
     "Float64Array",
     "Int8Array",
-    "Int16Array",
     "Int32Array",
     "IntpArray",
     "Scalar",
@@ -35,7 +34,6 @@ BoolArray = npt.NDArray[np.bool_]
 Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
 Int8Array = npt.NDArray[np.int8]
-Int16Array = npt.NDArray[np.int16]
 Int32Array = npt.NDArray[np.int32]
 IntpArray = npt.NDArray[np.intp]
 UInt8Array = npt.NDArray[np.uint8]

@@ -215,8 +215,13 @@ def fetch(builder: Any, address: Any) -> None:
 
 def _has(context: Any, *features: str) -> bool:
     """Whether the machine that is compiled for has one of these features."""
-    found = context.codegen().magic_tuple()[2].split(",")
+    _, name, listed = context.codegen().magic_tuple()
+    found = {*listed.split(","), *_IMPLIED.get(name, ())}
     return any(f"+{feature}" in found for feature in features)
+
+
+# What a level of CPUs has without saying so; images are compiled for one, see the Dockerfile.
+_IMPLIED = {"x86-64-v3": ("+avx2",), "x86-64-v4": ("+avx2",)}
 
 
 def _call(builder: Any, name: str, kind: Any, operands: list[Any]) -> Any:

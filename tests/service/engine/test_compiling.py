@@ -1,6 +1,6 @@
 """The kernels' cache on disk: used when sound, never in the way when not.
 
-Most of it is told by one small kernel, because compiling all of them takes 15 seconds.
+Most of it is told by one small kernel, because compiling all of them takes half a minute or more.
 """
 
 import errno
@@ -241,7 +241,7 @@ def test_a_change_in_a_shared_file_makes_the_cache_stale(
     assert (cache_hits(kernel), cache_misses(kernel)) == (0, 1)
 
 
-# Two of the kernels, with the most parts: compiling all of them takes 15 seconds.
+# Two of the kernels, with the most parts: compiling all of them takes half a minute or more.
 _DESCRIBE = """
 import hashlib
 import numpy as np

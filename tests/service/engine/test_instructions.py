@@ -15,18 +15,19 @@ SUMS = ir.VectorType(ir.IntType(32), 8)
 
 @dataclass(frozen=True)
 class Machine:
-    """What stands in for numba's code generator: the features that it compiles for."""
+    """What stands in for numba's code generator: the CPU that it compiles for."""
 
+    name: str
     features: str
 
     def codegen(self) -> "Machine":
         return self
 
     def magic_tuple(self) -> tuple[str, str, str]:
-        return "", "", self.features
+        return "", self.name, self.features
 
 
-def assembly(triple: str, features: str) -> str:
+def assembly(triple: str, features: str, cpu: str = "") -> str:
     """The machine code of a product of 128 bytes."""
     module = ir.Module()
     module.triple = triple
@@ -34,12 +35,14 @@ def assembly(triple: str, features: str) -> str:
     function = ir.Function(module, kind, "multiply")
     builder: Any = ir.IRBuilder(function.append_basic_block())
     a, b, out = function.args
-    total = instructions.multiply_bytes(Machine(features), builder, [a, b])
+    total = instructions.multiply_bytes(Machine(cpu, features), builder, [a, b])
     instructions.store(builder, total, out)
     builder.ret_void()
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    machine = llvm.Target.from_triple(triple).create_target_machine(features=features, opt=3)
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=3
+    )
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
     return str(machine.emit_assembly(parsed))
@@ -59,6 +62,12 @@ def test_the_best_instruction_of_a_machine_is_used(
 ) -> None:
     words = assembly(triple, features).split()
     assert words.count(instruction) == count
+
+
+@pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])
+def test_a_level_of_cpus_has_what_it_implies(level: str) -> None:
+    """Images are compiled for a level, without a list of features."""
+    assert assembly("x86_64-linux-gnu", "", level).split().count("vpmaddubsw") == 4
 
 
 @pytest.mark.parametrize(
