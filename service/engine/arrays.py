@@ -25,6 +25,7 @@ __all__ = [
     "Scalar",
     "Tensors",
     "UInt8Array",
+    "UInt32Array",
     "UInt64Array",
     "aligned_empty",
     "frozen",
@@ -37,6 +38,7 @@ Int8Array = npt.NDArray[np.int8]
 Int32Array = npt.NDArray[np.int32]
 IntpArray = npt.NDArray[np.intp]
 UInt8Array = npt.NDArray[np.uint8]
+UInt32Array = npt.NDArray[np.uint32]
 UInt64Array = npt.NDArray[np.uint64]
 
 # Rows of a model in fixed point, and directions of descriptors: narrow or wide.

@@ -15,7 +15,7 @@ from service.engine.arrays import Float32Array, Int8Array, Int32Array, Tensors, 
 from service.engine.coding import Coder
 from service.engine.config import BlockConfig, CodesConfig, ResidualsConfig
 from service.engine.encoding import Encoded, ResidualSums
-from service.engine.kernels.residuals import project_residuals, scale_parts
+from service.engine.kernels.residuals import ProjectionRoom, project_residuals, scale_parts
 from service.engine.threads import Threads
 
 __all__ = ["Block", "CodesBlock", "ResidualsBlock", "block_from_tensors"]
@@ -128,6 +128,7 @@ class ResidualsBlock:
             self.projections[nodes],
             self.scales[nodes],
             regions,
+            ProjectionRoom.of(regions**2, self.means.shape[1], self.config.components),
             part,
         )
         return part

@@ -86,9 +86,10 @@ class LinearClassifier:
     def scores(self, pooled: Float32Array) -> Float32Array:
         """Scores (n_labels,) of a pooled vector (n_features,)."""
         pooled, scores = frozen(pooled), self.bias.copy()
+        nonzero = np.empty(len(pooled), np.uint32)
         for number, rows in enumerate(self.slices):
             sums = np.zeros(self.padded_weights.shape[1], np.float32)
-            add_scores(pooled[rows], self.padded_weights[rows], sums)
+            add_scores(pooled[rows], self.padded_weights[rows], nonzero, sums)
             scores += self.scales[number] * sums[: len(scores)]
         return scores
 

@@ -25,9 +25,15 @@ from service.engine.arrays import (
 )
 from service.engine.codes import Codes
 from service.engine.errors import DescriptorError
-from service.engine.fixedpoint import Descriptors, FixedPoint, is_wide, quantise_rows
+from service.engine.fixedpoint import (
+    Descriptors,
+    FixedPoint,
+    block_scratch,
+    is_wide,
+    quantise_rows,
+)
 from service.engine.kernels.coding import solve_codes
-from service.engine.kernels.integers import LANES
+from service.engine.kernels.integers import BATCH, LANES
 
 __all__ = ["Coder", "invert_grams", "no_coder"]
 
@@ -130,6 +136,7 @@ class Coder:
             lines.inverses,
             self.atoms,
             self.atom_scales,
+            block_scratch(self.table.shape[1]),
             codes.atom_ids,
             codes.values,
         )
@@ -138,7 +145,9 @@ class Coder:
     def lines(self) -> "Lines":
         """Table and inverses in the layout that kernels read, made at the first use."""
         upper = np.triu_indices(self.table.shape[1])
-        return Lines(_in_lines(self.table), _in_lines(self.inverse_grams[:, upper[0], upper[1]]))
+        return Lines(
+            _in_lines(self.table, BATCH), _in_lines(self.inverse_grams[:, upper[0], upper[1]])
+        )
 
 
 class Lines(NamedTuple):
@@ -160,11 +169,11 @@ def no_coder(*, wide: bool) -> Coder:
     return Coder(np.zeros((0, 1), np.int32), atoms, none, none.reshape(0, 1, 1))
 
 
-def _in_lines(rows: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+def _in_lines(rows: npt.NDArray[Scalar], at_least: int = 1) -> npt.NDArray[Scalar]:
     """Rows (n, k) padded such that none crosses a cache line that it could stay within."""
     n, width = rows.shape
-    per_line = CACHE_LINE // rows.itemsize
-    padded = 2 ** (width - 1).bit_length() if width <= per_line else width + -width % per_line
+    per_line, needed = CACHE_LINE // rows.itemsize, max(width, at_least)
+    padded = 2 ** (needed - 1).bit_length() if needed <= per_line else needed + -needed % per_line
     lines = aligned_empty((n, padded), rows.dtype.type)
     lines[:, :width], lines[:, width:] = rows, 0
     return frozen(lines)

@@ -13,7 +13,7 @@ import numpy as np
 from service.engine.arrays import Float32Array, Int32Array, IntpArray, frozen
 from service.engine.codes import Codes
 from service.engine.coding import Coder, no_coder
-from service.engine.fixedpoint import Descriptors, lengths_of, room_for_block
+from service.engine.fixedpoint import Descriptors, block_scratch, lengths_of, room_for_block
 from service.engine.kernels.encoding import encode_runs
 from service.engine.kernels.integers import LANES
 from service.engine.tree import Tree
@@ -143,6 +143,7 @@ def encode_by_tree(
         coder.atom_scales,
         sums.regions,
         tree.depth - sums.level,
+        block_scratch(codes.atom_ids.shape[1]),
         outputs.steps,
         outputs.norms,
         codes.leaf_ids,

@@ -32,11 +32,12 @@ from service.engine.arrays import (
 )
 from service.engine.errors import DescriptorError
 from service.engine.kernels.fixedpoint import BLOCK, join_runs, quantise_runs
-from service.engine.kernels.integers import LANES, RUN
+from service.engine.kernels.integers import LANES, RUN, Scratch, new_scratch
 
 __all__ = [
     "Descriptors",
     "FixedPoint",
+    "block_scratch",
     "is_wide",
     "lengths_of",
     "quantise_rows",
@@ -141,7 +142,7 @@ class Descriptors:
 
 def _quantise(descriptors: Descriptors, memory: FixedPoint) -> FixedPoint:
     fixed, d = memory.part(len(descriptors)), descriptors
-    quantise_runs(d.flat, d.starts, d.stride, d.longest, *fixed)
+    quantise_runs(d.flat, d.starts, d.stride, d.longest, *fixed, block_scratch())
     return FixedPoint(frozen(fixed.directions), frozen(fixed.steps), frozen(fixed.norms))
 
 
@@ -158,6 +159,11 @@ def lengths_of(steps: Float32Array, norms: Float32Array) -> Float32Array:
     with np.errstate(invalid="ignore", over="ignore"):
         lengths: Float32Array = steps * norms
     return lengths
+
+
+def block_scratch(nonzeros: int = 0) -> Scratch:
+    """Scratch memory of kernels for a block of descriptors, and as many nonzeros in each."""
+    return new_scratch(int(BLOCK), nonzeros)
 
 
 def room_for_block(width: int, *, wide: bool) -> Directions:

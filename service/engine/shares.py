@@ -16,7 +16,7 @@ from service.engine import pooling
 from service.engine.arrays import Float32Array, Float64Array, IntpArray, frozen
 from service.engine.blocks import CodesBlock, ResidualsBlock
 from service.engine.encoding import Encoded, ResidualSums
-from service.engine.fixedpoint import room_for_block
+from service.engine.fixedpoint import block_scratch, room_for_block
 from service.engine.kernels.pooling import give_to_largest
 from service.engine.kernels.residuals import share_residuals, weigh_sums
 from service.engine.views import View
@@ -87,6 +87,7 @@ def residual_shares(view: View, encoded: Encoded, weights: Float32Array) -> Floa
             part.stride,
             part.longest,
             room_for_block(part.width, wide=view.config.has_signs),
+            block_scratch(),
             frozen(routed.leaf_ids[rows]),
             frozen(regions[rows]),
             view.config.depth - sums.level,

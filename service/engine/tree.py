@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from service.engine.arrays import FixedRows, Float32Array, Int32Array, frozen
-from service.engine.fixedpoint import Descriptors, is_wide, quantise_rows, unit_of
+from service.engine.fixedpoint import Descriptors, block_scratch, is_wide, quantise_rows, unit_of
 from service.engine.kernels.tree import walk
 
 __all__ = ["Tree", "norms_of"]
@@ -80,10 +80,16 @@ class Tree:
     def route(self, descriptors: Float32Array | Descriptors) -> Int32Array:
         """Leaf ids (n,) of n descriptors."""
         descriptors = Descriptors.of(descriptors)
-        leaf_ids = np.empty(len(descriptors), np.int32)
+        leaf_ids, scratch = np.empty(len(descriptors), np.int32), block_scratch()
         for rows, part in descriptors.parts(wide=self.wide):
             walk(
-                part.directions, part.norms, self.directions, self.cuts, self.depth, leaf_ids[rows]
+                part.directions,
+                part.norms,
+                self.directions,
+                self.cuts,
+                self.depth,
+                scratch,
+                leaf_ids[rows],
             )
         return leaf_ids
 

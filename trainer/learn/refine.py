@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from service.engine.arrays import Float32Array, Float64Array, Int32Array, frozen
 from service.engine.coding import Coder
-from service.engine.fixedpoint import Descriptors, is_wide
+from service.engine.fixedpoint import Descriptors, block_scratch, is_wide
 from service.engine.tree import Tree, norms_of
 from trainer.learn.dictionary import residual_energies, update_by_least_squares
 from trainer.learn.kernels.refine import refit_decision, walk_from
@@ -145,6 +145,7 @@ class _Sweep:
             frozen(self.directions[:n_inner]),
             frozen(self.cuts[:n_inner]),
             frozen(nodes[rows]),
+            block_scratch(),
             ends,
         )
         return ends

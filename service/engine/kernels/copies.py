@@ -22,17 +22,20 @@ def reduce_image(gray: Float32Array, side: int, copy: Float32Array) -> None:
 
 @kernel
 def draw_contours(
-    gray: Float32Array, smooth: Float32Array, derive: Float32Array, side: int, copy: Float32Array
+    gray: Float32Array,
+    smooth: Float32Array,
+    derive: Float32Array,
+    side: int,
+    scratch: Float32Array,
+    copy: Float32Array,
 ) -> None:
     """Means of the square root of the gradient's magnitude over boxes of side x side pixels.
 
-    Two pixels at each border have no gradient. gray (h, w); smooth, derive (5,) ->
-    copy (⌊(h - 4) / side⌋, ⌊(w - 4) / side⌋).
+    Two pixels at each border have no gradient. gray (h, w); smooth, derive (5,); scratch
+    (3, 2, w) -> copy (⌊(h - 4) / side⌋, ⌊(w - 4) / side⌋).
     """
     width = gray.shape[1]
-    columns = np.empty((2, width), np.float32)
-    gradient = np.empty((2, width - 4), np.float32)
-    roots = np.empty(width - 4, np.float32)
+    columns, gradient, roots = scratch[0], scratch[1], scratch[2, 0]
     share = np.float32(1 / (side * side))
     copy[:] = 0
     for y in range(side * copy.shape[0]):

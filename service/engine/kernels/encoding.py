@@ -11,13 +11,13 @@ from service.engine.arrays import Directions, FixedRows, Float32Array, Int32Arra
 from service.engine.compiling import kernel
 from service.engine.kernels.coding import solve_block
 from service.engine.kernels.fixedpoint import BLOCK, quantise_block
-from service.engine.kernels.integers import new_pairs
+from service.engine.kernels.integers import Scratch
 from service.engine.kernels.residuals import add_residuals
 from service.engine.kernels.tree import walk_block
 
 __all__ = ["encode_runs"]
 
-_NONE, _ONE = np.uint64(0), np.uint64(1)
+_NONE = np.uint64(0)
 
 
 @kernel
@@ -36,6 +36,7 @@ def encode_runs(
     atom_scales: Float32Array,
     regions: Int32Array,
     levels_below: int,
+    scratch: Scratch,
     steps: Float32Array,
     norms: Float32Array,
     leaf_ids: Int32Array,
@@ -51,16 +52,14 @@ def encode_runs(
     regions in `totals` no residuals.
     """
     n, step = np.uint64(starts.shape[0]), np.uint64(stride)
-    correlations = np.empty(atom_ids.shape[1], np.float32)
-    pairs = new_pairs(BLOCK * max(np.uint64(atom_ids.shape[1]), _ONE))
     has_codes, has_residuals = atom_ids.shape[1] > 0, totals.shape[0] > 0
     above = np.uint64(levels_below)
     for start in range(_NONE, n, BLOCK):
         end = min(start + BLOCK, n)
         quantise_block(
-            flat, starts, step, longest, start, end, _NONE, directions, steps, norms, pairs
+            flat, starts, step, longest, start, end, _NONE, directions, steps, norms, scratch
         )
-        walk_block(directions, _NONE, norms, start, end, vectors, cuts, depth, pairs, leaf_ids)
+        walk_block(directions, _NONE, norms, start, end, vectors, cuts, depth, scratch, leaf_ids)
         if has_codes:
             solve_block(
                 directions,
@@ -73,8 +72,7 @@ def encode_runs(
                 inverses,
                 atoms,
                 atom_scales,
-                correlations,
-                pairs,
+                scratch,
                 atom_ids,
                 values,
             )

@@ -9,10 +9,9 @@ from service.engine.kernels.integers import (
     LANES,
     RUN,
     Index,
-    Pairs,
+    Scratch,
     add_dots,
     end_batch,
-    new_pairs,
     round_run,
 )
 
@@ -114,7 +113,7 @@ def _quantise_narrow(
     directions: Directions,
     steps: Float32Array,
     norms: Float32Array,
-    pairs: Pairs,
+    scratch: Scratch,
 ) -> None:
     """127·x/max(x) rounded. Only whole numbers are added up, so that all machines agree."""
     for i in range(start, end):
@@ -142,13 +141,13 @@ def _quantise_narrow(
         round_run(flat, a + step, scale, directions, row, _RUN)
         round_run(flat, a + _TWO * step, scale, directions, row, _TWO * _RUN)
         round_run(flat, a + _THREE * step, scale, directions, row, _THREE * _RUN)
-        pairs.rows[i - start], pairs.others[i - start] = row, row
+        scratch.rows[i - start], scratch.others[i - start] = row, row
     count = end - start
-    end_batch(pairs, count)
+    end_batch(scratch, count)
     for first in range(_NONE, count, _BATCH):
-        add_dots(directions, directions, pairs, first, _NONE)
+        add_dots(directions, directions, scratch, first, _NONE)
     for i in range(start, end):
-        value, norm = steps[i] / _NARROW, np.sqrt(np.float32(pairs.products[i - start]))
+        value, norm = steps[i] / _NARROW, np.sqrt(np.float32(scratch.products[i - start]))
         norms[i] = norm
         steps[i] = longest / norm if value * norm > longest else value
 
@@ -165,18 +164,18 @@ def quantise_block(
     directions: Directions,
     steps: Float32Array,
     norms: Float32Array,
-    pairs: Pairs,
+    scratch: Scratch,
 ) -> None:
     """Descriptors `start` to `end` in fixed point, see `engine/fixedpoint.py`.
 
     128 values of x are four runs of 32 in `flat`, `step` apart from `starts[i]`; what is
     wider goes on after them. directions (rows, w) are filled from `first_row`; starts, steps
-    and norms (n,). A descriptor longer than `longest` has the step of one scaled down. `pairs`
-    is scratch for a block.
+    and norms (n,). A descriptor longer than `longest` has the step of one scaled down. `scratch`
+    is for a block.
     """
     if directions.itemsize == 1:  # known when this is compiled, so that one of them remains
         _quantise_narrow(
-            flat, starts, step, longest, start, end, first_row, directions, steps, norms, pairs
+            flat, starts, step, longest, start, end, first_row, directions, steps, norms, scratch
         )
     else:
         _quantise_wide(flat, starts, step, longest, start, end, first_row, directions, steps, norms)
@@ -191,14 +190,14 @@ def quantise_runs(
     directions: Directions,
     steps: Float32Array,
     norms: Float32Array,
+    scratch: Scratch,
 ) -> None:
     """Directions (n, w), steps (n,) and norms (n,) of all descriptors, see `quantise_block`."""
     n, step = np.uint64(starts.shape[0]), np.uint64(stride)
-    pairs = new_pairs(BLOCK)
     for start in range(_NONE, n, BLOCK):
         end = min(start + BLOCK, n)
         quantise_block(
-            flat, starts, step, longest, start, end, start, directions, steps, norms, pairs
+            flat, starts, step, longest, start, end, start, directions, steps, norms, scratch
         )
 
 

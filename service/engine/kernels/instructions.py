@@ -14,11 +14,14 @@ __all__ = [
     "INT64",
     "LANES",
     "NOTHING",
+    "children",
     "fetch",
     "item",
     "load_sums",
+    "multiply",
     "multiply_bytes",
-    "multiply_shorts",
+    "number",
+    "numbers",
     "round_to_bytes",
     "row",
     "store",
@@ -42,6 +45,12 @@ NOTHING = ir.Constant(_SUMS, None)
 
 
 # --- products ------------------------------------------------------------------------
+
+
+def multiply(context: Any, builder: Any, kind: Any, addresses: Sequence[Any]) -> Any:
+    """Eight sums that add up to the product of `LANES` bytes or int16 at two addresses."""
+    by_size = {8: multiply_bytes, 16: multiply_shorts}
+    return by_size[kind.bitwidth](context, builder, addresses)
 
 
 def multiply_bytes(context: Any, builder: Any, addresses: Sequence[Any]) -> Any:
@@ -130,6 +139,25 @@ def sum_each(builder: Any, vectors: list[Any]) -> Any:
     return vectors[0]
 
 
+# --- decisions -----------------------------------------------------------------------
+
+
+def children(builder: Any, nodes: Any, products: Any, cuts: Sequence[Any], factors: Any) -> Any:
+    """The children of eight nodes: the right one where a product exceeds its cut times a factor.
+
+    All are addresses. Cuts are read one by one, because gathering them is slow on many machines.
+    """
+    limits = ir.Constant(_FLOATS, ir.Undefined)
+    for place, address in enumerate(cuts):
+        limits = builder.insert_element(limits, builder.load(address), _INT32(place))
+    limits = builder.fmul(limits, _load(builder, factors, _FLOATS))
+    product = builder.sitofp(load_sums(builder, products), _FLOATS)
+    right = builder.zext(builder.fcmp_ordered(">", product, limits), _SUMS)
+    one = ir.Constant(_SUMS, [1] * _SUMS.count)
+    left = builder.add(builder.shl(load_sums(builder, nodes), one), one)
+    return builder.add(left, right)
+
+
 # --- rounding ------------------------------------------------------------------------
 
 
@@ -183,6 +211,17 @@ def row(context: Any, builder: Any, kind: Any, array: Any, number: Any) -> Any:
 def item(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> Any:
     """Address of a value of a flat array."""
     return builder.gep(context.make_array(kind)(context, builder, array).data, [place])
+
+
+def numbers(context: Any, builder: Any, kind: Any, lists: Any, place: Any, first: Any) -> Any:
+    """Address of the numbers from `first` on in one of the lists that are rows of an array."""
+    address = builder.bitcast(row(context, builder, kind, lists, place), _INT32.as_pointer())
+    return builder.gep(address, [first])
+
+
+def number(builder: Any, numbers: Any, place: int) -> Any:
+    """One of some numbers of rows, none of which is negative."""
+    return builder.zext(builder.load(builder.gep(numbers, [INT64(place)])), INT64)
 
 
 def load_sums(builder: Any, address: Any) -> Any:

@@ -20,7 +20,8 @@ from service.engine.arrays import (
     FixedRows,
     Float32Array,
     Int32Array,
-    UInt64Array,
+    UInt32Array,
+    aligned_empty,
 )
 from service.engine.compiling import part
 from service.engine.kernels import instructions as machine
@@ -30,10 +31,12 @@ __all__ = [
     "LANES",
     "RUN",
     "Index",
-    "Pairs",
+    "Scratch",
     "add_dots",
+    "dot_atoms",
     "end_batch",
-    "new_pairs",
+    "go_down",
+    "new_scratch",
     "prefetch",
     "prefetch_lanes",
     "round_run",
@@ -50,36 +53,41 @@ Index = np.uint64 | int
 _BATCH, _ONE = np.uint64(BATCH), np.uint64(1)
 
 
-class Pairs(NamedTuple):
-    """Rows of two arrays, a factor for each pair, and its product; scratch memory of kernels."""
+class Scratch(NamedTuple):
+    """Memory that a kernel writes while it works on some descriptors.
 
-    rows: UInt64Array
-    others: UInt64Array
+    Pairs of rows of two arrays, their products, and a factor for each pair; and what the products
+    of one descriptor with its atoms are in floats.
+    """
+
+    rows: UInt32Array
+    others: UInt32Array
     products: Int32Array
     factors: Float32Array
+    correlations: Float32Array
 
 
-@part
-def new_pairs(count: Index) -> Pairs:
-    """Room for so many pairs, in whole batches, that all name the first rows."""
-    padded = (np.uint64(count) + _BATCH - _ONE) // _BATCH * _BATCH
-    return Pairs(
-        np.zeros(padded, np.uint64),
-        np.zeros(padded, np.uint64),
-        np.zeros(padded, np.int32),
-        np.zeros(padded, np.float32),
+def new_scratch(count: int, nonzeros: int = 0) -> Scratch:
+    """Room for so many pairs, in whole batches, and as many atoms."""
+    pairs, atoms = (number + -number % BATCH for number in (max(count, nonzeros), nonzeros))
+    return Scratch(
+        aligned_empty((pairs,), np.uint32),
+        aligned_empty((pairs,), np.uint32),
+        aligned_empty((pairs,), np.int32),
+        aligned_empty((pairs,), np.float32),
+        aligned_empty((atoms,), np.float32),
     )
 
 
 @part
-def end_batch(pairs: Pairs, count: Index) -> None:
+def end_batch(scratch: Scratch, count: Index) -> None:
     """Let what follows the first `count` pairs, in the last batch, name rows that exist."""
     for i in range(np.uint64(count), (np.uint64(count) + _BATCH - _ONE) // _BATCH * _BATCH):
-        pairs.rows[i] = 0
-        pairs.others[i] = 0
+        scratch.rows[i] = 0
+        scratch.others[i] = 0
 
 
-def _add_dots(_: Any, a: Any, b: Any, pairs: Any, first: Any, column: Any) -> Any:
+def _add_dots(_: Any, a: Any, b: Any, scratch: Any, first: Any, column: Any) -> Any:
     """Σ a[rows[i], k]·b[others[i], k] over `LANES` columns k, for the `BATCH` pairs from `first`.
 
     It is added to products[i], or put there for the first column. Values of a are from 0 to 127
@@ -87,33 +95,114 @@ def _add_dots(_: Any, a: Any, b: Any, pairs: Any, first: Any, column: Any) -> An
     So no sum overflows its 32 bits, nor a sum of two products of bytes its 16. Indices are not
     checked.
     """
+    _check_kinds(a, b)
+    signature = types.void(a, b, scratch, types.uint64, types.uint64)
+    del first, column
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        (a_kind, b_kind, kinds, *_), (a, b, scratch, first, column) = signature.args, args
+        rows, others, products = (
+            _field(context, builder, kinds, scratch, name, first)
+            for name in ("rows", "others", "products")
+        )
+        sums = []
+        for i in range(BATCH):
+            row = _chunk(context, builder, a_kind, a, machine.number(builder, rows, i), column)
+            other = _chunk(context, builder, b_kind, b, machine.number(builder, others, i), column)
+            sums.append(machine.multiply(context, builder, a_kind.dtype, [row, other]))
+        _add_sums(builder, sums, column, products)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _dot_atoms(
+    _: Any,
+    a: Any,
+    row: Any,
+    b: Any,
+    table: Any,
+    leaf: Any,
+    first: Any,
+    count: Any,
+    column: Any,
+    scratch: Any,
+) -> Any:
+    """The same for one row of a and the rows of b that table[leaf] names.
+
+    Its numbers from `first` on, `count` of them, a constant up to `BATCH`. As many products are
+    filled as there are in a batch.
+    """
+    _check_kinds(a, b)
+    long = types.uint64
+    signature = types.void(a, long, b, table, long, long, count, long, scratch)
+    del row, leaf, first, column
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        a_kind, _, b_kind, table_kind, *_, count, _, kinds = signature.args
+        a, row, b, table, leaf, first, _, column, scratch = args
+        here = _chunk(context, builder, a_kind, a, row, column)
+        numbers = machine.numbers(context, builder, table_kind, table, leaf, first)
+        sums = [machine.NOTHING] * BATCH
+        for i in range(count.literal_value):
+            atom = _chunk(context, builder, b_kind, b, machine.number(builder, numbers, i), column)
+            sums[i] = machine.multiply(context, builder, a_kind.dtype, [here, atom])
+        _add_sums(
+            builder, sums, column, _field(context, builder, kinds, scratch, "products", first)
+        )
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _check_kinds(a: Any, b: Any) -> None:
     if a.dtype.bitwidth != b.dtype.bitwidth:
         raise TypingError(
             f"rows of {a.dtype} times rows of {b.dtype}, expected both narrow or wide"
         )
-    signature = types.void(a, b, pairs, types.uint64, types.uint64)
-    del first, column
+
+
+def _field(context: Any, builder: Any, kinds: Any, scratch: Any, name: str, first: Any) -> Any:
+    """Address of a value of one of the arrays of a `Scratch`."""
+    place = Scratch._fields.index(name)
+    array = builder.extract_value(scratch, place)
+    return machine.item(context, builder, kinds.types[place], array, first)
+
+
+def _chunk(context: Any, builder: Any, kind: Any, rows: Any, row: Any, column: Any) -> Any:
+    """Address of the values of a row from a column on."""
+    offset = builder.mul(column, machine.INT64(kind.dtype.bitwidth // 8))
+    return builder.gep(machine.row(context, builder, kind, rows, row), [offset])
+
+
+def _add_sums(builder: Any, sums: list[Any], column: Any, products: Any) -> None:
+    """Add the sum of each vector to a batch of products, or put it there for the first column."""
+    is_first = builder.icmp_unsigned("==", column, machine.INT64(0))
+    before = builder.select(is_first, machine.NOTHING, machine.load_sums(builder, products))
+    machine.store(builder, builder.add(before, machine.sum_each(builder, sums)), products)
+
+
+def _go_down(_: Any, cuts: Any, scratch: Any, first: Any) -> Any:
+    """Let `others`, numbers of nodes, become their children, for the `BATCH` pairs from `first`.
+
+    That is the right one where the product of the pair exceeds the node's cut times its factor.
+    Decided for all at once, which takes half the time of one after the other.
+    """
+    signature = types.void(cuts, scratch, types.uint64)
+    del first
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kinds, (a, b, pairs, first, column) = signature.args, args
-        size = kinds[0].dtype.bitwidth // 8
-        multiply = machine.multiply_bytes if size == 1 else machine.multiply_shorts
-        offset = builder.mul(column, machine.INT64(size))
-        rows, others, products = (
-            machine.item(context, builder, kind, builder.extract_value(pairs, place), first)
-            for place, kind in enumerate(kinds[2].types[:3])
+        (kind, kinds, _), (cuts, scratch, first) = signature.args, args
+        others, products, factors = (
+            _field(context, builder, kinds, scratch, name, first)
+            for name in ("others", "products", "factors")
         )
-        sums = []
-        for i in range(BATCH):
-            addresses = []
-            for kind, array, numbers in ((kinds[0], a, rows), (kinds[1], b, others)):
-                number = builder.load(builder.gep(numbers, [machine.INT64(i)]))
-                row = machine.row(context, builder, kind, array, number)
-                addresses.append(builder.gep(row, [offset]))
-            sums.append(multiply(context, builder, addresses))
-        is_first = builder.icmp_unsigned("==", column, machine.INT64(0))
-        before = builder.select(is_first, machine.NOTHING, machine.load_sums(builder, products))
-        machine.store(builder, builder.add(before, machine.sum_each(builder, sums)), products)
+        own_cuts = [
+            machine.item(context, builder, kind, cuts, machine.number(builder, others, i))
+            for i in range(BATCH)
+        ]
+        children = machine.children(builder, others, products, own_cuts, factors)
+        machine.store(builder, children, others)
         return context.get_dummy_value()
 
     return signature, generate
@@ -168,9 +257,15 @@ def _prefetch_lanes(_: Any, array: Any, row: Any) -> Any:
 
 # What kernels call has other arguments than what generates it.
 add_dots = cast(
-    "Callable[[Directions, FixedRows | Directions, Pairs, Index, Index], None]",
+    "Callable[[Directions, FixedRows | Directions, Scratch, Index, Index], None]",
     intrinsic(_add_dots),
 )
+dot_atoms = cast(
+    "Callable[[Directions, Index, FixedRows, Int32Array, Index, Index, int, Index, Scratch], None]",
+    # A constant count, so that its loop is gone from the machine code.
+    intrinsic(prefer_literal=True)(_dot_atoms),
+)
+go_down = cast("Callable[[Float32Array, Scratch, Index], None]", intrinsic(_go_down))
 round_run = cast(
     "Callable[[Float32Array, Index, np.float32, Directions, Index, Index], None]",
     intrinsic(_round_run),

@@ -7,7 +7,7 @@ starts from zero.
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array
-from service.engine.compiling import kernel
+from service.engine.compiling import allocating_kernel, kernel
 
 __all__ = ["ABSOLUTE", "RAW", "SPLIT", "find_maxima", "give_to_largest", "pool_regions"]
 
@@ -52,7 +52,7 @@ def pool_regions(
                     channels[channel] = size if size > largest else largest
 
 
-@kernel
+@allocating_kernel
 def find_maxima(
     atom_ids: Int32Array, values: Float32Array, sign_rule: int, n_atoms: int, places: Int32Array
 ) -> None:
@@ -79,7 +79,7 @@ def find_maxima(
                     places[region_y, region_x, channel] = y * cols + x
 
 
-@kernel
+@allocating_kernel
 def give_to_largest(finest: Float32Array, entries: Float32Array, shares: Float32Array) -> None:
     """Add the entries of a coarser level to those finest regions that have its maxima.
 

@@ -5,6 +5,8 @@ the sum, once for a node, so that here a descriptor is only added. Sums are inte
 for any number of threads, whoever adds first.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from service.engine.arrays import (
@@ -15,13 +17,14 @@ from service.engine.arrays import (
     Int32Array,
     UInt64Array,
 )
-from service.engine.compiling import kernel, part
+from service.engine.compiling import allocating_kernel, kernel, part
 from service.engine.kernels.fixedpoint import BLOCK, quantise_block
-from service.engine.kernels.integers import Index, new_pairs, prefetch
+from service.engine.kernels.integers import Index, Scratch, prefetch
 
 __all__ = [
     "MASS_UNIT",
     "TOTAL_UNIT",
+    "ProjectionRoom",
     "add_residuals",
     "project_residuals",
     "scale_parts",
@@ -44,6 +47,32 @@ _HALF = np.int32(2**11)
 _NONE, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
 _THREE, _FOUR = np.uint64(3), np.uint64(4)
 _LINE = np.uint64(CACHE_LINE)
+
+
+class ProjectionRoom(NamedTuple):
+    """Memory that `project_residuals` writes while it works.
+
+    Sums (d,) of one region; residuals (regions, d) of one node in whole fours and the numbers of
+    their regions; its projection (d, c), and four residuals (4, c) after it.
+    """
+
+    sums: Int32Array
+    residuals: Float32Array
+    filled: Int32Array
+    projection: Float32Array
+    four: Float32Array
+
+    @classmethod
+    def of(cls, regions: int, width: int, components: int) -> "ProjectionRoom":
+        """Room for so many regions and components."""
+        rows = regions + -regions % 4
+        return cls(
+            np.zeros(width, np.int32),
+            np.zeros((rows, width), np.float32),
+            np.zeros(rows, np.int32),
+            np.zeros((width, components), np.float32),
+            np.zeros((4, components), np.float32),
+        )
 
 
 @part
@@ -129,28 +158,26 @@ def _take_residuals(
     node: Index,
     means: Float32Array,
     per_side: Index,
-    residuals: Float32Array,
-    filled: Int32Array,
+    room: "ProjectionRoom",
 ) -> Index:
     """Residuals of a node in the regions that have any, and the numbers of these regions.
 
-    Regions are `per_side` to a side. residuals (regions, d) and filled (regions,) are filled from
-    the front; how many there are is returned.
+    Regions are `per_side` to a side. Residuals and numbers are filled from the front; how many
+    there are is returned.
     """
     width, finest = np.uint64(means.shape[1]), np.uint64(np.sqrt(totals.shape[0]))
     side, children = finest // per_side, np.uint64(totals.shape[1]) // np.uint64(means.shape[0])
-    sums = np.empty(width, np.int32)
     count = _NONE
     for region in range(per_side * per_side):
         corner = region // per_side * side * finest + region % per_side * side
-        sums[:] = 0
+        room.sums[:] = 0
         mass = _add_descendants(
-            totals, masses, corner, side, finest, node * children, children, sums
+            totals, masses, corner, side, finest, node * children, children, room.sums
         )
         share = np.float32(mass) / _MASS
         for k in range(width):
-            residuals[count, k] = _UNIT * np.float32(sums[k]) - share * means[node, k]
-        filled[count] = region
+            room.residuals[count, k] = _UNIT * np.float32(room.sums[k]) - share * means[node, k]
+        room.filled[count] = region
         count += np.uint64(mass > 0)
     return count
 
@@ -196,36 +223,35 @@ def project_residuals(
     projections: Int8Array,
     scales: Float32Array,
     regions: int,
+    room: "ProjectionRoom",
     parts: Float32Array,
 ) -> None:
     """Residuals of each region and node, projected.
 
     totals (r², deepest nodes, d) and masses (r², deepest nodes) are in fixed point; the nodes
     below one of a higher level follow one another. means (nodes, d); projections (nodes, d, c)
-    times scales (nodes, c); parts (regions², nodes, c) out. Node by node, so that a projection
-    stays in the cache for all regions.
+    times scales (nodes, c); room for the regions; parts (regions², nodes, c) out. Node by node,
+    so that a projection stays in the cache for all regions.
     """
     per_side = np.uint64(regions)
     nodes, width = np.uint64(means.shape[0]), np.uint64(means.shape[1])
     components = np.uint64(scales.shape[1])
-    # Whole fours: rows that no region fills are projected and left alone.
-    rows = (per_side * per_side + _THREE) // _FOUR * _FOUR
-    residuals = np.zeros((rows, width), np.float32)
-    filled = np.empty(rows, np.int32)
-    projection = np.empty((width, components), np.float32)
-    four = np.empty((_FOUR, components), np.float32)
+    projection = room.projection
     parts[:] = 0
     for node in range(nodes):
-        count = _take_residuals(totals, masses, node, means, per_side, residuals, filled)
+        count = _take_residuals(totals, masses, node, means, per_side, room)
         if count == _NONE:
             continue
         for k in range(width):
             for c in range(components):
                 projection[k, c] = np.float32(projections[node, k, c]) * scales[node, c]
         for first in range(_NONE, count, _FOUR):
-            _project_four(residuals, first, projection, four)
+            # Rows that no region fills are projected, too, and left alone.
+            _project_four(room.residuals, first, projection, room.four)
             for i in range(first, min(first + _FOUR, count)):
-                parts[filled[i], node] = four[i - first]
+                region = np.uint64(room.filled[i])
+                for c in range(components):
+                    parts[region, node, c] = room.four[i - first, c]
 
 
 @kernel
@@ -314,7 +340,7 @@ def _weigh_node(
             offsets[region] = offset
 
 
-@kernel
+@allocating_kernel
 def weigh_sums(
     pyramid: Int32Array,
     levels: Int32Array,
@@ -380,13 +406,14 @@ def weigh_sums(
                         total_weights[region, node, k] += gains[i, around, k]
 
 
-@kernel
+@allocating_kernel
 def share_residuals(
     flat: Float32Array,
     starts: UInt64Array,
     stride: int,
     longest: float,
     directions: Directions,
+    scratch: Scratch,
     leaf_ids: Int32Array,
     regions: Int32Array,
     levels_below: int,
@@ -398,16 +425,16 @@ def share_residuals(
 
     A total of region and node has the weights (regions, nodes, w), a mass the offset
     (regions, nodes). The descriptors are those of `quantise_block`, with room for the directions
-    of one block; leaf_ids, regions and shares (n,). Their values are rounded as in a total, so
-    that the shares add up.
+    and scratch of one block; leaf_ids, regions and shares (n,). Their values are rounded as in a
+    total, so that the shares add up.
     """
     n, step, below = np.uint64(starts.shape[0]), np.uint64(stride), np.uint64(levels_below)
     width = np.uint64(weights.shape[2])
-    steps, norms, pairs = np.empty(n, np.float32), np.empty(n, np.float32), new_pairs(BLOCK)
+    steps, norms = np.empty(n, np.float32), np.empty(n, np.float32)
     for start in range(_NONE, n, BLOCK):
         end = min(start + BLOCK, n)
         quantise_block(
-            flat, starts, step, longest, start, end, _NONE, directions, steps, norms, pairs
+            flat, starts, step, longest, start, end, _NONE, directions, steps, norms, scratch
         )
         for i in range(start, end):
             mass, own_step = _in_sums(steps[i], norms[i])

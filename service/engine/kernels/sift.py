@@ -9,7 +9,7 @@ Both are in this file because they share their first steps.
 import numpy as np
 
 from service.engine.arrays import Float32Array
-from service.engine.compiling import kernel, part
+from service.engine.compiling import allocating_kernel, kernel, part
 
 __all__ = ["build_feature_map", "clamp_descriptors", "filter_row", "sum_patches"]
 
@@ -90,20 +90,21 @@ def _add_bands(gradient: Float32Array, directions: Float32Array, bands: Float32A
 def _join_bands(
     upper: Float32Array,
     lower: Float32Array,
+    width: int,
     inverses: Float32Array,
     directions: Float32Array,
     bands: Float32Array,
 ) -> None:
-    """The bands of two rows added up, in one pass instead of two.
+    """The bands of two rows of `width` pixels added up, in one pass instead of two.
 
     upper, lower (2, w) are their gradients; inverses (2, w) scratch; bands (8, w) out.
     """
-    for x in range(upper.shape[1]):
+    for x in range(width):
         inverses[0, x] = _inverse_energy(upper[0, x], upper[1, x])
         inverses[1, x] = _inverse_energy(lower[0, x], lower[1, x])
     for n in range(4):
         cosine, sine = directions[n, 0], directions[n, 1]
-        for x in range(upper.shape[1]):
+        for x in range(width):
             one = _signed_band(upper[0, x], upper[1, x], inverses[0, x], cosine, sine)
             two = _signed_band(lower[0, x], lower[1, x], inverses[1, x], cosine, sine)
             bands[n, x] = max(one, np.float32(0)) + max(two, np.float32(0))
@@ -116,29 +117,27 @@ def build_feature_map(
     smooth: Float32Array,
     derive: Float32Array,
     directions: Float32Array,
+    rows_of_two: Float32Array,
+    rows_of_eight: Float32Array,
     features: Float32Array,
 ) -> None:
     """Filters, bands, 2x2 sum-subsampling and 2x2 smoothing.
 
     Cells of even columns come before those of odd ones, because a descriptor takes every
-    second cell of a row: four cells that lie side by side like this. gray (h, w) ->
-    features (rows, 2, ⌈cols / 2⌉, 8), where cols is (w - 4) // 2 - 1.
+    second cell of a row: four cells that lie side by side like this. gray (h, w);
+    rows_of_two (4, 2, w) and rows_of_eight (4, 8, w) are scratch -> features
+    (rows, 2, ⌈cols / 2⌉, 8), where cols is (w - 4) // 2 - 1.
     """
     width = gray.shape[1]
     rows, cols = features.shape[0], (width - 4) // 2 - 1
-    columns = np.empty((2, width), np.float32)
-    upper = np.empty((2, width - 4), np.float32)
-    lower = np.empty((2, width - 4), np.float32)
-    inverses = np.empty((2, width - 4), np.float32)
-    bands = np.empty((8, width - 4), np.float32)
-    previous = np.empty((8, cols), np.float32)
-    current = np.empty((8, cols), np.float32)
-    cells = np.empty((8, cols), np.float32)
+    columns, upper, lower, inverses = rows_of_two[0], rows_of_two[1], rows_of_two[2], rows_of_two[3]
+    bands, previous, current = rows_of_eight[0], rows_of_eight[1], rows_of_eight[2]
+    cells = rows_of_eight[3]
     for row in range(rows + 1):
         y = 2 * row
         filter_row(gray, y, smooth, derive, columns, upper)
         filter_row(gray, y + 1, smooth, derive, columns, lower)
-        _join_bands(upper, lower, inverses, directions, bands)
+        _join_bands(upper, lower, width - 4, inverses, directions, bands)
         for n in range(8):
             for x in range(cols):  # two columns added up, smoothed with the next two
                 current[n, x] = (bands[n, 2 * x] + bands[n, 2 * x + 1]) + (
@@ -175,7 +174,7 @@ def _weigh_row(bands: Float32Array, weights: Float32Array, step: int, cells: Flo
                         cells[8 * i + n, x] += weight * picked[x]
 
 
-@kernel
+@allocating_kernel
 def sum_patches(
     gray: Float32Array,
     smooth: Float32Array,

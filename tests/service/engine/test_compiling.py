@@ -11,15 +11,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
-from numba.core.caching import IndexDataCacheFile
+from numba.core.caching import IndexDataCacheFile, NullCache
 from numba.core.dispatcher import Dispatcher
+from numba.core.errors import NumbaError
 
 from service.engine import kernel_cache, kernels
+from service.engine.compiling import allocating_kernel, kernel, part
 from tests.support import processes
 from tests.support.small_kernel import SOURCE, start
 from trainer.learn import kernels as training_kernels
@@ -279,6 +283,40 @@ def test_kernels_call_nothing_compiled_but_parts(module: str) -> None:
         if isinstance(members.get(other), Dispatcher)
     }
     assert [pair for pair in called if not _is_part(members[pair[1]])] == []
+
+
+@part
+def _add(values: Any, total: Any) -> None:
+    for i in range(values.shape[0]):
+        total[0] += values[i]
+
+
+def _add_rows(rows: Any, total: Any) -> None:
+    for i in range(rows.shape[0]):
+        _add(rows[i], total)
+
+
+def _machine_code(decorate: Callable[[Any], Any]) -> str:
+    compiled = decorate(_add_rows)
+    compiled._cache = NullCache()
+    rows, total = np.arange(6.0).reshape(2, 3), np.zeros(1)
+    compiled(rows, total)
+    assert total[0] == 15
+    return "".join(compiled.inspect_asm().values())
+
+
+def test_kernels_count_no_references() -> None:
+    """An atomic instruction for every array that a part is given, shared by all threads."""
+    assert "NRT_decref" in _machine_code(allocating_kernel)
+    assert "NRT_decref" not in _machine_code(kernel)
+
+
+def test_a_kernel_that_makes_an_array_is_not_compiled() -> None:
+    def make(count: int) -> Any:
+        return np.zeros(count)
+
+    with pytest.raises(NumbaError, match="array passed into the function as argument"):
+        kernel(make)(3)
 
 
 def _is_part(compiled: Any) -> bool:

@@ -21,7 +21,16 @@ from service.engine.arrays import (
 from service.engine.compiling import kernel
 from service.engine.errors import DescriptorError
 from service.engine.fixedpoint import Descriptors, FixedPoint, is_wide, quantise_rows, unit_of
-from service.engine.kernels.integers import BATCH, LANES, add_dots, end_batch, new_pairs
+from service.engine.kernels.integers import (
+    BATCH,
+    LANES,
+    Scratch,
+    add_dots,
+    dot_atoms,
+    end_batch,
+    go_down,
+    new_scratch,
+)
 from tests import reference
 from tests.reference import EPSILON
 from tests.support.samples import AWKWARD_COUNTS, PROPERTY, random_descriptors
@@ -51,20 +60,19 @@ def multiply_pairs(
     b: FixedRows,
     rows: UInt64Array,
     others: UInt64Array,
+    scratch: Scratch,
     products: Int32Array,
 ) -> None:
     """Products of some rows of `a` with some of `b`, pair by pair."""
     count = np.uint64(rows.shape[0])
-    pairs = new_pairs(count)
-    pairs.rows[:], pairs.others[:], pairs.products[:] = 2**40, 2**40, 77
     for i in range(count):
-        pairs.rows[i], pairs.others[i] = rows[i], others[i]
-    end_batch(pairs, count)
+        scratch.rows[i], scratch.others[i] = rows[i], others[i]
+    end_batch(scratch, count)
     for first in range(_NONE, count, _BATCH):
         for column in range(_NONE, np.uint64(a.shape[1]), _LANES):
-            add_dots(a, b, pairs, first, column)
+            add_dots(a, b, scratch, first, column)
     for i in range(count):
-        products[i] = pairs.products[i]
+        products[i] = scratch.products[i]
 
 
 def products_of(
@@ -72,7 +80,9 @@ def products_of(
 ) -> list[int]:
     products = np.empty(len(pairs), np.int32)
     rows, others = (frozen(np.ascontiguousarray(pairs[:, i], np.uint64)) for i in (0, 1))
-    multiply_pairs(frozen(a), frozen(b), rows, others, products)
+    scratch = new_scratch(len(pairs))
+    scratch.rows[:], scratch.others[:], scratch.products[:] = 2**30, 2**30, 77  # left by others
+    multiply_pairs(frozen(a), frozen(b), rows, others, scratch, products)
     return [int(product) for product in products]
 
 
@@ -93,6 +103,59 @@ def test_products_add_up_all_columns(seed: int, count: int, width: int, *, wide:
     pairs = rng.integers(0, 5, (count, 2))
     everything = a.astype(np.int64) @ b.astype(np.int64).T
     assert products_of(a, b, pairs) == everything[pairs[:, 0], pairs[:, 1]].tolist()
+
+
+@kernel
+def multiply_atoms(
+    a: Directions, row: int, b: FixedRows, table: Int32Array, leaf: int, scratch: Scratch
+) -> None:
+    """Products of a row of `a` with five rows of `b`, then with a batch of further ones."""
+    for column in range(_NONE, np.uint64(a.shape[1]), _LANES):
+        dot_atoms(a, np.uint64(row), b, table, np.uint64(leaf), _NONE, 5, column, scratch)
+        dot_atoms(a, np.uint64(row), b, table, np.uint64(leaf), _BATCH, BATCH, column, scratch)
+
+
+@wide_and_narrow
+@PROPERTY
+@given(seed=seeds, width=st.sampled_from([128, 256, 384]))
+def test_products_of_one_row_are_those_with_the_rows_of_a_table(
+    seed: int, width: int, *, wide: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    if wide:
+        a, b = (rng.integers(-1600, 1601, (5, width)).astype(np.int16) for _ in range(2))
+    else:
+        a = rng.integers(0, 128, (5, 128)).astype(np.uint8)
+        b = rng.integers(-127, 128, (5, 128)).astype(np.int8)
+    row, leaf, table = rng.integers(5), rng.integers(3), rng.integers(0, 5, (3, 16), np.int32)
+    scratch = new_scratch(0, 16)
+    scratch.products[:] = 77  # left by another
+    multiply_atoms(frozen(a), int(row), frozen(b), frozen(table), int(leaf), scratch)
+    expected = b[table[leaf]].astype(np.int64) @ a[row].astype(np.int64)
+    expected[5:BATCH] = 0  # of no account, but in the batch
+    assert scratch.products.tolist() == expected.tolist()
+
+
+@kernel
+def step_down(cuts: Float32Array, scratch: Scratch) -> None:
+    """The children of two batches of nodes."""
+    go_down(cuts, scratch, _NONE)
+    go_down(cuts, scratch, _BATCH)
+
+
+@PROPERTY
+@given(seed=seeds)
+def test_a_node_is_left_to_the_right_where_its_product_exceeds_the_cut(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scratch = new_scratch(2 * BATCH)
+    nodes, products = rng.integers(0, 31, 16), rng.integers(-3, 4, 16)
+    scratch.others[:], scratch.products[:] = nodes, products
+    scratch.factors[:] = rng.choice(np.array([0, 0.5, 1, 2, np.nan], np.float32), 16)
+    cuts = rng.integers(-3, 4, 31).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        right = products.astype(np.float32) > cuts[nodes] * scratch.factors  # ties go left
+    step_down(frozen(cuts), scratch)
+    assert scratch.others.tolist() == (2 * nodes + 1 + right).tolist()
 
 
 def test_products_of_the_longest_directions_do_not_overflow() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.arrays import Float32Array, Float64Array, Int32Array
-from service.engine.compiling import kernel
+from service.engine.compiling import allocating_kernel, kernel
 
 __all__ = ["accumulate_normal_equations", "measure_residuals", "subtract_reconstructions"]
 
@@ -29,7 +29,7 @@ def accumulate_normal_equations(
                 products[row, k] += np.float64(values[i, a]) * descriptors[i, k]
 
 
-@kernel
+@allocating_kernel
 def measure_residuals(
     descriptors: Float32Array,
     atom_ids: Int32Array,

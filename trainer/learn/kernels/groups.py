@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.arrays import Float64Array, Int32Array
-from service.engine.compiling import kernel
+from service.engine.compiling import allocating_kernel
 
 __all__ = ["add_projection_energies"]
 
 
-@kernel
+@allocating_kernel
 def add_projection_energies(
     correlations: npt.NDArray[np.floating],
     bucket_ids: Int32Array,

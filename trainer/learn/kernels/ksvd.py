@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.arrays import Float32Array, Float64Array
-from service.engine.compiling import kernel, part
+from service.engine.compiling import allocating_kernel, part
 
 __all__ = ["sweep_atoms"]
 
@@ -34,7 +34,7 @@ def _dot(first: Float32Array, second: Float32Array) -> np.float32:
     return total
 
 
-@kernel
+@allocating_kernel
 def sweep_atoms(
     users: npt.NDArray[np.int64],
     starts: npt.NDArray[np.int64],

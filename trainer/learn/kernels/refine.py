@@ -8,8 +8,8 @@ candidates and what the node has already.
 import numpy as np
 
 from service.engine.arrays import Directions, FixedRows, Float32Array, Float64Array, Int32Array
-from service.engine.compiling import kernel, part
-from service.engine.kernels.integers import BATCH, LANES, add_dots, new_pairs
+from service.engine.compiling import allocating_kernel, kernel, part
+from service.engine.kernels.integers import BATCH, LANES, Scratch, add_dots
 
 __all__ = ["refit_decision", "walk_from"]
 
@@ -31,30 +31,30 @@ def walk_from(
     vectors: FixedRows,
     cuts: Float32Array,
     nodes: Int32Array,
+    scratch: Scratch,
     leaf_ids: Int32Array,
 ) -> None:
     """Leaf of every descriptor that starts at its own node, all of one level, not at the root.
 
     Descriptors in fixed point, directions (n, w) and norms (n,), as in `walk`; nodes (n,);
-    vectors (inner nodes, w), cuts (inner nodes,) -> leaf_ids (n,).
+    vectors (inner nodes, w), cuts (inner nodes,); scratch for a batch -> leaf_ids (n,).
     """
     n_inner = np.uint64(vectors.shape[0])
     n, width = np.uint64(directions.shape[0]), np.uint64(vectors.shape[1])
-    pairs = new_pairs(_BATCH)
     for start in range(_NONE, n, _BATCH):
         size = min(_BATCH, n - start)
         for i in range(_BATCH):  # those beyond the end are one of the others again
-            pairs.rows[i] = start + i if i < size else start
-            pairs.others[i] = np.uint64(nodes[pairs.rows[i]])
-        while pairs.others[_NONE] < n_inner:
+            scratch.rows[i] = start + i if i < size else start
+            scratch.others[i] = np.uint64(nodes[scratch.rows[i]])
+        while scratch.others[_NONE] < n_inner:
             for column in range(_NONE, width, _LANES):
-                add_dots(directions, vectors, pairs, _NONE, column)
+                add_dots(directions, vectors, scratch, _NONE, column)
             for i in range(_BATCH):
-                node, norm = pairs.others[i], norms[pairs.rows[i]]
-                right = np.float32(pairs.products[i]) > cuts[node] * norm and norm > 0
-                pairs.others[i] = node + node + _ONE + np.uint64(right)
+                node, norm = scratch.others[i], norms[scratch.rows[i]]
+                right = np.float32(scratch.products[i]) > cuts[node] * norm and norm > 0
+                scratch.others[i] = node + node + _ONE + np.uint64(right)
         for i in range(size):
-            leaf_ids[start + i] = pairs.others[i] - n_inner
+            leaf_ids[start + i] = scratch.others[i] - n_inner
 
 
 @part
@@ -195,7 +195,7 @@ def _logistic_slopes(
         curvatures[i] = weight * miss * (np.float32(1) - miss)
 
 
-@kernel
+@allocating_kernel
 def refit_decision(
     descriptors: Float32Array,
     norms: Float32Array,

@@ -9,7 +9,7 @@ after the first product.
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array
-from service.engine.compiling import kernel, part
+from service.engine.compiling import allocating_kernel, part
 
 __all__ = ["NEGLIGIBLE", "SMALLEST_NEW_PART", "choose_atoms"]
 
@@ -38,7 +38,7 @@ def _add_magnitudes(correlations: Float32Array, sums: Float32Array) -> None:
             sums[atom] += abs(correlations[s, atom])
 
 
-@kernel
+@allocating_kernel
 def choose_atoms(correlations: Float32Array, gram: Float32Array, chosen: Int32Array) -> None:
     """The atoms that descriptors of one leaf choose together.
 

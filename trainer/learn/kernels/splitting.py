@@ -3,7 +3,7 @@
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array
-from service.engine.compiling import kernel, part
+from service.engine.compiling import allocating_kernel, part
 
 __all__ = ["split_node"]
 
@@ -75,7 +75,7 @@ def _threshold_near_median(ordered: Float32Array) -> np.float32:
     return np.float32(np.nan)
 
 
-@kernel
+@allocating_kernel
 def split_node(
     descriptors: Float32Array,
     norms: Float32Array,

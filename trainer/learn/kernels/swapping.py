@@ -7,7 +7,7 @@ objective is the squared residual itself, on the same correlations and Gram matr
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array
-from service.engine.compiling import kernel, part
+from service.engine.compiling import allocating_kernel, part
 from trainer.learn.kernels.somp import SMALLEST_NEW_PART
 
 __all__ = ["swap_atoms"]
@@ -63,7 +63,7 @@ def _add_energies(
             energies[i] += left[i] * left[i]
 
 
-@kernel
+@allocating_kernel
 def swap_atoms(correlations: Float32Array, gram: Float32Array, chosen: Int32Array) -> None:
     """One round of exchanges within an active set; the squared residual never rises.
 
