@@ -112,6 +112,5 @@ def _contours(gray: Float32Array, reduction: int) -> Float32Array:
     shape = [max(side - 2 * _FILTER, 0) // reduction for side in gray.shape]
     copy = np.zeros(shape, np.float32)
     if copy.size:
-        scratch = np.empty((3, 2, gray.shape[1]), np.float32)
-        draw_contours(frozen(gray), *sift.FILTERS, reduction, scratch, copy)
+        draw_contours(frozen(gray), *sift.FILTERS, reduction, copy)
     return copy

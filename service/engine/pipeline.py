@@ -250,11 +250,11 @@ class Engine(FeatureExtractor):
         """Encoded image -> its scores, and what else tells whether it is known."""
         watch = watch or Stopwatch()
         picture = self.decode_picture(data, limits)
+        is_blank = picture.is_blank  # looked at while it is in the cache
         watch.lap("decode")
         scores = self.classifier.scores(self.pool_picture(picture, watch))
-        scored = ScoredImage(scores, picture.is_blank)
         watch.lap("classifier")
-        return scored
+        return ScoredImage(scores, is_blank)
 
     def is_known(self, image: ScoredImage) -> bool:
         """Whether an image looks like one of the classes, by the bundle's threshold."""

@@ -28,7 +28,6 @@ __all__ = [
     "first_patch",
     "grid_shape",
     "locate",
-    "map_scratch",
 ]
 
 SiftKind = Literal["fast-sift", "lazebnik-sift"]
@@ -151,14 +150,9 @@ def _fast(gray: Float32Array, grid: tuple[int, int], step: int) -> Descriptors:
     """
     rows, cols = step // 2 * (grid[0] - 1) + 1, (gray.shape[1] - SMALLEST_SIDE) // 2 + 1
     features = aligned_empty((rows + 6, 2, (cols + 7) // 2, _BANDS), np.float32)
-    build_feature_map(frozen(gray), *FILTERS, _DIRECTIONS, *map_scratch(gray.shape[1]), features)
+    build_feature_map(frozen(gray), *FILTERS, _DIRECTIONS, features)
     starts = _starts(*grid, features.shape[2], step // 2)
     return Descriptors(frozen(features.reshape(-1)), starts, 2 * features[0].size, NORM_THRESHOLD)
-
-
-def map_scratch(width: int) -> tuple[Float32Array, Float32Array]:
-    """Memory that `build_feature_map` writes while it works on an image of this width."""
-    return np.empty((4, 2, width), np.float32), np.empty((4, _BANDS, width), np.float32)
 
 
 @lru_cache(maxsize=32)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from service.engine.arrays import Float32Array
-from service.engine.compiling import kernel
+from service.engine.compiling import allocating_kernel, kernel
 from service.engine.kernels.sift import filter_row
 
 __all__ = ["draw_contours", "reduce_image"]
@@ -20,22 +20,19 @@ def reduce_image(gray: Float32Array, side: int, copy: Float32Array) -> None:
                 copy[y // side, x] += share * gray[y, place]
 
 
-@kernel
+@allocating_kernel
 def draw_contours(
-    gray: Float32Array,
-    smooth: Float32Array,
-    derive: Float32Array,
-    side: int,
-    scratch: Float32Array,
-    copy: Float32Array,
+    gray: Float32Array, smooth: Float32Array, derive: Float32Array, side: int, copy: Float32Array
 ) -> None:
     """Means of the square root of the gradient's magnitude over boxes of side x side pixels.
 
-    Two pixels at each border have no gradient. gray (h, w); smooth, derive (5,); scratch
-    (3, 2, w) -> copy (⌊(h - 4) / side⌋, ⌊(w - 4) / side⌋).
+    Two pixels at each border have no gradient. gray (h, w); smooth, derive (5,) ->
+    copy (⌊(h - 4) / side⌋, ⌊(w - 4) / side⌋).
     """
     width = gray.shape[1]
-    columns, gradient, roots = scratch[0], scratch[1], scratch[2, 0]
+    columns = np.empty((2, width), np.float32)
+    gradient = np.empty((2, width - 4), np.float32)
+    roots = np.empty(width - 4, np.float32)
     share = np.float32(1 / (side * side))
     copy[:] = 0
     for y in range(side * copy.shape[0]):

@@ -14,8 +14,10 @@ __all__ = [
     "INT64",
     "LANES",
     "NOTHING",
+    "at",
     "children",
     "fetch",
+    "floats",
     "item",
     "load_sums",
     "multiply",
@@ -26,6 +28,7 @@ __all__ = [
     "row",
     "store",
     "sum_each",
+    "transposed",
 ]
 
 ir: Any = cgutils.ir  # type: ignore[attr-defined]  # llvmlite, which writes the machine code
@@ -196,6 +199,23 @@ def _packed(builder: Any, products: list[Any]) -> Any:
     return builder.trunc(builder.shuffle_vector(*shorts, _lanes(range(32))), _BYTES)
 
 
+# --- order ---------------------------------------------------------------------------
+
+
+def transposed(builder: Any, rows: Sequence[Any]) -> list[Any]:
+    """Eight vectors of eight floats, rows of a matrix, to its columns."""
+    low, high = [0, 8, 1, 9, 4, 12, 5, 13], [2, 10, 3, 11, 6, 14, 7, 15]
+    ones = [_mixed(builder, rows, i, i + 1, own) for i in range(0, 8, 2) for own in (low, high)]
+    low, high = [0, 1, 8, 9, 4, 5, 12, 13], [2, 3, 10, 11, 6, 7, 14, 15]
+    pairs = [_mixed(builder, ones, i, i + 2, own) for i in (0, 1, 4, 5) for own in (low, high)]
+    low, high = [0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]
+    return [_mixed(builder, pairs, i, i + 4, own) for own in (low, high) for i in range(4)]
+
+
+def _mixed(builder: Any, vectors: Sequence[Any], a: int, b: int, places: list[int]) -> Any:
+    return builder.shuffle_vector(vectors[a], vectors[b], _lanes(places))
+
+
 # --- memory --------------------------------------------------------------------------
 
 
@@ -222,6 +242,21 @@ def numbers(context: Any, builder: Any, kind: Any, lists: Any, place: Any, first
 def number(builder: Any, numbers: Any, place: int) -> Any:
     """One of some numbers of rows, none of which is negative."""
     return builder.zext(builder.load(builder.gep(numbers, [INT64(place)])), INT64)
+
+
+def at(context: Any, builder: Any, kind: Any, array: Any, place: Sequence[Any]) -> Any:
+    """Address of a value of an array of any dimensions; the place is not checked."""
+    fields = context.make_array(kind)(context, builder, array)
+    offset = INT64(0)
+    for dimension, number in enumerate(place):
+        stride = builder.extract_value(fields.strides, dimension)
+        offset = builder.add(offset, builder.mul(number, stride))
+    return builder.gep(builder.bitcast(fields.data, _BYTE.as_pointer()), [offset])
+
+
+def floats(context: Any, builder: Any, kind: Any, array: Any, place: Sequence[Any]) -> Any:
+    """Eight float32 from a place of an array on."""
+    return _load(builder, at(context, builder, kind, array, place), _FLOATS)
 
 
 def load_sums(builder: Any, address: Any) -> Any:

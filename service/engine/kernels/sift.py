@@ -10,12 +10,16 @@ import numpy as np
 
 from service.engine.arrays import Float32Array
 from service.engine.compiling import allocating_kernel, kernel, part
+from service.engine.kernels.cells import COLUMNS, store_cells
 
 __all__ = ["build_feature_map", "clamp_descriptors", "filter_row", "sum_patches"]
 
 # Keeps 0/0 out of e²/m² at flat pixels; the smallest m² that matters, one grey
 # level of 16 bits, is 1e-10.
 _TINY = np.float32(1e-30)
+
+# Constants of the type of an index: numba checks signed ones for being negative, inside the loop.
+_ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 
 
 @part
@@ -90,66 +94,67 @@ def _add_bands(gradient: Float32Array, directions: Float32Array, bands: Float32A
 def _join_bands(
     upper: Float32Array,
     lower: Float32Array,
-    width: int,
     inverses: Float32Array,
     directions: Float32Array,
     bands: Float32Array,
 ) -> None:
-    """The bands of two rows of `width` pixels added up, in one pass instead of two.
+    """The bands of two rows added up, in one pass instead of two.
 
     upper, lower (2, w) are their gradients; inverses (2, w) scratch; bands (8, w) out.
     """
-    for x in range(width):
+    for x in range(upper.shape[1]):
         inverses[0, x] = _inverse_energy(upper[0, x], upper[1, x])
         inverses[1, x] = _inverse_energy(lower[0, x], lower[1, x])
     for n in range(4):
         cosine, sine = directions[n, 0], directions[n, 1]
-        for x in range(width):
+        for x in range(upper.shape[1]):
             one = _signed_band(upper[0, x], upper[1, x], inverses[0, x], cosine, sine)
             two = _signed_band(lower[0, x], lower[1, x], inverses[1, x], cosine, sine)
             bands[n, x] = max(one, np.float32(0)) + max(two, np.float32(0))
             bands[n + 4, x] = max(-one, np.float32(0)) + max(-two, np.float32(0))
 
 
-@kernel
+@allocating_kernel
 def build_feature_map(
     gray: Float32Array,
     smooth: Float32Array,
     derive: Float32Array,
     directions: Float32Array,
-    rows_of_two: Float32Array,
-    rows_of_eight: Float32Array,
     features: Float32Array,
 ) -> None:
     """Filters, bands, 2x2 sum-subsampling and 2x2 smoothing.
 
     Cells of even columns come before those of odd ones, because a descriptor takes every
-    second cell of a row: four cells that lie side by side like this. gray (h, w);
-    rows_of_two (4, 2, w) and rows_of_eight (4, 8, w) are scratch -> features
-    (rows, 2, ⌈cols / 2⌉, 8), where cols is (w - 4) // 2 - 1.
+    second cell of a row: four cells that lie side by side like this. gray (h, w) ->
+    features (rows, 2, ⌈cols / 2⌉, 8), where cols is (w - 4) // 2 - 1.
     """
     width = gray.shape[1]
     rows, cols = features.shape[0], (width - 4) // 2 - 1
-    columns, upper, lower, inverses = rows_of_two[0], rows_of_two[1], rows_of_two[2], rows_of_two[3]
-    bands, previous, current = rows_of_eight[0], rows_of_eight[1], rows_of_eight[2]
-    cells = rows_of_eight[3]
+    columns = np.empty((2, width), np.float32)
+    upper = np.empty((2, width - 4), np.float32)
+    lower = np.empty((2, width - 4), np.float32)
+    inverses = np.empty((2, width - 4), np.float32)
+    bands = np.empty((8, width - 4), np.float32)
+    previous = np.empty((8, cols), np.float32)
+    current = np.empty((8, cols), np.float32)
+    whole = cols // COLUMNS * COLUMNS
     for row in range(rows + 1):
         y = 2 * row
         filter_row(gray, y, smooth, derive, columns, upper)
         filter_row(gray, y + 1, smooth, derive, columns, lower)
-        _join_bands(upper, lower, width - 4, inverses, directions, bands)
+        _join_bands(upper, lower, inverses, directions, bands)
         for n in range(8):
-            for x in range(cols):  # two columns added up, smoothed with the next two
-                current[n, x] = (bands[n, 2 * x] + bands[n, 2 * x + 1]) + (
-                    bands[n, 2 * x + 2] + bands[n, 2 * x + 3]
+            for x in range(np.uint64(cols)):  # two columns added up, smoothed with the next two
+                left = x + x
+                current[n, x] = (bands[n, left] + bands[n, left + _ONE]) + (
+                    bands[n, left + _TWO] + bands[n, left + _THREE]
                 )
         if row > 0:
-            for n in range(8):
-                for x in range(cols):
-                    cells[n, x] = previous[n, x] + current[n, x]
-            for x in range(cols):
+            for x in range(0, whole, COLUMNS):
+                store_cells(previous, current, x, features, row - 1)
+            for x in range(whole, cols):
                 for n in range(8):
-                    features[row - 1, x % 2, x // 2, n] = cells[n, x]
+                    features[row - 1, x % 2, x // 2, n] = previous[n, x] + current[n, x]
         previous, current = current, previous
 
 

@@ -40,8 +40,7 @@ def features_of(gray: Float32Array) -> Float32Array:
     height, width = gray.shape
     rows, cols = sift.grid_shape(height, width, STEPS["fast-sift"])
     halves = np.empty((rows + 6, 2, (cols + 7) // 2, 8), np.float32)
-    scratch = sift.map_scratch(gray.shape[1])
-    build_feature_map(frozen(gray), *sift.FILTERS, sift._DIRECTIONS, *scratch, halves)
+    build_feature_map(frozen(gray), *sift.FILTERS, sift._DIRECTIONS, halves)
     features = np.empty((rows + 6, cols + 6, 8), np.float32)
     features[:, ::2] = halves[:, 0]
     features[:, 1::2] = halves[:, 1, : (cols + 6) // 2]
