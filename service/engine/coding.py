@@ -7,7 +7,6 @@ depth 16 with 5 nonzeros that is 7 MB where a pseudo-inverse per leaf would take
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +31,7 @@ from service.engine.fixedpoint import (
     is_wide,
     quantise_rows,
 )
-from service.engine.kernels.coding import solve_codes
+from service.engine.kernels.coding import LeafTables, solve_codes
 from service.engine.kernels.integers import BATCH, LANES
 
 __all__ = ["Coder", "invert_grams", "no_coder"]
@@ -127,34 +126,29 @@ class Coder:
 
     def encode_into(self, codes: Codes, part: FixedPoint) -> None:
         """Fill the atom ids and values of `codes`, whose leaf ids are set and in range."""
-        lines = self.lines
         solve_codes(
             part.directions,
             part.steps,
             frozen(codes.leaf_ids),
-            lines.table,
-            lines.inverses,
+            self.leaves,
             self.atoms,
-            self.atom_scales,
             block_scratch(self.table.shape[1]),
             codes.atom_ids,
             codes.values,
         )
 
     @cached_property
-    def lines(self) -> "Lines":
-        """Table and inverses in the layout that kernels read, made at the first use."""
-        upper = np.triu_indices(self.table.shape[1])
-        return Lines(
-            _in_lines(self.table, BATCH), _in_lines(self.inverse_grams[:, upper[0], upper[1]])
-        )
-
-
-class Lines(NamedTuple):
-    """What `solve_codes` reads of a leaf, in few cache lines."""
-
-    table: Int32Array
-    inverses: Float32Array
+    def leaves(self) -> LeafTables:
+        """What kernels read of leaves, in their layout, made at the first use."""
+        (n, nonzeros), upper = self.table.shape, np.triu_indices(self.table.shape[1])
+        half = nonzeros + -nonzeros % BATCH
+        table = aligned_empty((n, 2 * half), np.int32)
+        table[:] = 0
+        scales = table.view(np.float32)
+        table[:, :nonzeros] = self.table
+        scales[:, half : half + nonzeros] = self.atom_scales[self.table]
+        inverses = _in_lines(self.inverse_grams[:, upper[0], upper[1]])
+        return LeafTables(frozen(table), frozen(scales), inverses)
 
 
 Invert = Callable[[Int32Array, Float64Array], Float32Array]
@@ -169,11 +163,11 @@ def no_coder(*, wide: bool) -> Coder:
     return Coder(np.zeros((0, 1), np.int32), atoms, none, none.reshape(0, 1, 1))
 
 
-def _in_lines(rows: npt.NDArray[Scalar], at_least: int = 1) -> npt.NDArray[Scalar]:
+def _in_lines(rows: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
     """Rows (n, k) padded such that none crosses a cache line that it could stay within."""
     n, width = rows.shape
-    per_line, needed = CACHE_LINE // rows.itemsize, max(width, at_least)
-    padded = 2 ** (needed - 1).bit_length() if needed <= per_line else needed + -needed % per_line
+    per_line = CACHE_LINE // rows.itemsize
+    padded = 2 ** (width - 1).bit_length() if width <= per_line else width + -width % per_line
     lines = aligned_empty((n, padded), rows.dtype.type)
     lines[:, :width], lines[:, width:] = rows, 0
     return frozen(lines)

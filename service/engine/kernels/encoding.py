@@ -9,7 +9,7 @@ import numpy as np
 
 from service.engine.arrays import Directions, FixedRows, Float32Array, Int32Array, UInt64Array
 from service.engine.compiling import kernel
-from service.engine.kernels.coding import solve_block
+from service.engine.kernels.coding import LeafTables, solve_block
 from service.engine.kernels.fixedpoint import BLOCK, quantise_block
 from service.engine.kernels.integers import Scratch
 from service.engine.kernels.residuals import add_residuals
@@ -30,10 +30,8 @@ def encode_runs(
     vectors: FixedRows,
     cuts: Float32Array,
     depth: int,
-    table: Int32Array,
-    inverses: Float32Array,
+    leaves: LeafTables,
     atoms: FixedRows,
-    atom_scales: Float32Array,
     regions: Int32Array,
     levels_below: int,
     scratch: Scratch,
@@ -68,10 +66,8 @@ def encode_runs(
                 leaf_ids,
                 start,
                 end,
-                table,
-                inverses,
+                leaves,
                 atoms,
-                atom_scales,
                 scratch,
                 atom_ids,
                 values,
