@@ -1,6 +1,5 @@
 """A Dask scheduler and its workers, each a process of its own, as operators start them."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -9,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+
+from tests.support.processes import environment
 
 __all__ = ["Cluster", "cluster"]
 
@@ -61,9 +62,7 @@ def cluster(folder: Path, n_workers: int) -> Iterator[Cluster]:
 
 def _dask(arguments: list[str], folder: Path, log: IO[str] | int) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "dask", *arguments]
-    return subprocess.Popen(
-        command, cwd=folder, env={**os.environ, **_PATIENT}, stderr=log, text=True
-    )
+    return subprocess.Popen(command, cwd=folder, env=environment(**_PATIENT), stderr=log, text=True)
 
 
 @contextmanager

@@ -73,11 +73,15 @@ np.savez(sys.argv[1], **encode())
 
 
 @pytest.fixture(scope="module")
-def portable(tmp_path_factory: pytest.TempPathFactory) -> Arrays:
-    """What a process computes that compiles for any x86-64 (any ARM, there)."""
+def portable(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Arrays:
+    """What a process computes that compiles for any x86-64 (any ARM, there).
+
+    Compiling takes ten seconds: the next run of the tests finds the kernels that are the same.
+    """
     folder = tmp_path_factory.mktemp("portable")
+    kernels = pytestconfig.cache.mkdir("portable-kernels")
     environment = processes.environment(
-        NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", NUMBA_CACHE_DIR=str(folder / "kernels")
+        NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", NUMBA_CACHE_DIR=str(kernels)
     )
     command = [sys.executable, "-c", _ENCODE, str(folder / "arrays.npz")]
     done = subprocess.run(

@@ -184,7 +184,7 @@ def fork_server_of(worker: WorkerProcess) -> int:
 
 
 def test_a_fork_server_that_hangs_is_replaced_and_what_it_was_asked_to_kill_is_killed(
-    run: Run,
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use(forks: ForkClient) -> None:
         hung, well = await start(forks), await start(forks)
@@ -192,8 +192,10 @@ def test_a_fork_server_that_hangs_is_replaced_and_what_it_was_asked_to_kill_is_k
         os.kill(hung.pid, signal.SIGSTOP)
         os.kill(first, signal.SIGSTOP)
         hung.kill()
-        with pytest.raises(WorkerLostError, match="the fork server was lost"):
-            await start(forks)
+        with monkeypatch.context() as impatient:
+            impatient.setattr(fork_client, "_SILENCE_TIMEOUT", fork_client._PING_SECONDS)
+            with pytest.raises(WorkerLostError, match="the fork server was lost"):
+                await start(forks)
         replacement = await start(forks)
         assert fork_server_of(replacement) != first
         assert not is_alive(first)

@@ -37,8 +37,11 @@ CONFIG = FitConfig(
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _small() -> Iterator[None]:
-    """As many parts and subtrees of few images as there are of many."""
+def _small(trained_bundle: Path) -> Iterator[None]:  # noqa: ARG001
+    """As many parts and subtrees of few images as there are of many.
+
+    Not of the bundle that tests share, which is trained before.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree, "_PER_SUBTREE", 500)
         patch.setattr(sampling, "_IMAGES", 5)
