@@ -16,7 +16,6 @@ from service.engine.coding import Coder
 from service.engine.config import BlockConfig, CodesConfig, ResidualsConfig
 from service.engine.encoding import Encoded, ResidualSums
 from service.engine.kernels.residuals import ProjectionRoom, project_residuals, scale_parts
-from service.engine.threads import Threads
 
 __all__ = ["Block", "CodesBlock", "ResidualsBlock", "block_from_tensors"]
 
@@ -31,9 +30,11 @@ class CodesBlock:
     config: CodesConfig
     coder: Coder
 
-    def pool(self, encoded: Encoded, threads: Threads) -> Float32Array:
+    def pool(self, encoded: Encoded) -> Float32Array:
         """The block (n_features,) of an image's codes."""
-        return pooling.pool(encoded.codes, encoded.grid, self.config, threads)
+        if encoded.finest is None:
+            return pooling.pool(encoded.codes, encoded.grid, self.config)
+        return pooling.pyramid(encoded.finest, self.config)
 
     def placed(self, view: int, weight: float) -> "CodesBlock":
         """The same block for a view of this number, with this weight."""
@@ -90,7 +91,7 @@ class ResidualsBlock:
         """Sums of nothing yet, for descriptors in these regions."""
         return ResidualSums.zeros(regions, self.config.pyramid[0] ** 2, self.config.n_nodes)
 
-    def pool(self, encoded: Encoded, _: Threads) -> Float32Array:
+    def pool(self, encoded: Encoded) -> Float32Array:
         """The block (n_features,) of an image's sums."""
         sums = encoded.sums
         assert sums is not None  # noqa: S101  # the view knows its blocks

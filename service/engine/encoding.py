@@ -64,12 +64,14 @@ class Routed(NamedTuple):
 class Encoded(NamedTuple):
     """What one view of an image is pooled from.
 
-    The codes of its descriptors on a grid of (rows, cols), and sums of their residuals. The
-    descriptors themselves are kept only where somebody asks which of them counted.
+    The codes of its descriptors on a grid of (rows, cols), their largest values in the finest
+    regions if these are known, and sums of their residuals. The descriptors themselves are kept
+    only where somebody asks which of them counted.
     """
 
     codes: Codes
     grid: tuple[int, int]
+    finest: Float32Array | None = None
     sums: ResidualSums | None = None
     routed: Routed | None = None
 

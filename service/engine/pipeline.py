@@ -161,7 +161,7 @@ class FeatureExtractor:
         (rows, cols), stride = grid, self.config.codes.stride
         coded_grid = -(-rows // stride), -(-cols // stride)
         coded = Encoded(codes.at(every(stride, cols, 0, rows)), coded_grid)
-        return self._codes.pool(coded, self.threads)
+        return self._codes.pool(coded)
 
     def pooled_vector(
         self, data: bytes, limits: ImageLimits | None = None, watch: Stopwatch | None = None
@@ -182,7 +182,7 @@ class FeatureExtractor:
         """What the views of an image gave -> pooled vector (n_features,)."""
         pooled = np.empty(self.config.n_features, np.float32)
         for block, place in zip(self.blocks, self.config.slices, strict=True):
-            part = block.pool(encoded[block.config.view], self.threads)
+            part = block.pool(encoded[block.config.view])
             np.multiply(part, np.float32(block.config.weight), out=pooled[place])
         watch.lap("pooling")
         return pooled

@@ -10,29 +10,38 @@ import numpy as np
 from service.engine.arrays import Float32Array, Int32Array, frozen
 from service.engine.codes import Codes
 from service.engine.config import CodesConfig, SignRule
-from service.engine.kernels.pooling import ABSOLUTE, RAW, SPLIT, find_maxima, pool_regions
-from service.engine.threads import ONE_THREAD, Threads
+from service.engine.kernels.pooling import ABSOLUTE, RAW, SPLIT, find_maxima, pool_rows
 
-__all__ = ["maxima", "pool", "unit"]
+__all__ = ["finest_level", "maxima", "pool", "pyramid", "unit"]
 
 _SIGN_RULES: dict[SignRule, int] = {"absolute": ABSOLUTE, "raw": RAW, "split": SPLIT}
 
 
-def pool(
-    codes: Codes, grid: tuple[int, int], config: CodesConfig, threads: Threads = ONE_THREAD
-) -> Float32Array:
+def pool(codes: Codes, grid: tuple[int, int], config: CodesConfig) -> Float32Array:
     """The block of codes (n_features,) on a grid of (rows, cols), of unit length or zero."""
-    finest_regions = config.pyramid[0]
-    finest = np.zeros((finest_regions, finest_regions, config.n_channels), np.float32)
-    atom_ids, values = _on_grid(codes, grid)
-    rule = _SIGN_RULES[config.sign_rule]
+    return pyramid(finest_level(codes, grid, config), config)
 
-    def fill(first: int, last: int) -> None:
-        pool_regions(atom_ids, values, rule, config.n_atoms, first, last, finest)
 
-    threads.split(fill, finest_regions**2)
-    levels = [_coarsen(finest, regions).ravel() for regions in config.pyramid]
-    return unit(np.concatenate(levels))
+def finest_level(
+    codes: Codes, grid: tuple[int, int], config: CodesConfig, first_row: int = 0
+) -> Float32Array:
+    """Largest values (regions, regions, n_channels) of codes in the finest regions of a grid.
+
+    The codes are those of all its rows from `first_row` on, or of some. That of all rows is the
+    maximum of those of its parts.
+    """
+    rows, cols = grid
+    finest = np.zeros((config.pyramid[0], config.pyramid[0], config.n_channels), np.float32)
+    if cols:
+        atom_ids, values = _on_grid(codes, (len(codes.leaf_ids) // cols, cols))
+        rule = _SIGN_RULES[config.sign_rule]
+        pool_rows(atom_ids, values, first_row, rows, rule, config.n_atoms, finest)
+    return finest
+
+
+def pyramid(finest: Float32Array, config: CodesConfig) -> Float32Array:
+    """The block of codes (n_features,) whose finest level is known, of unit length or zero."""
+    return unit(np.concatenate([_coarsen(finest, regions).ravel() for regions in config.pyramid]))
 
 
 def maxima(codes: Codes, grid: tuple[int, int], config: CodesConfig) -> Int32Array:
@@ -56,6 +65,8 @@ def _on_grid(codes: Codes, grid: tuple[int, int]) -> tuple[Int32Array, Float32Ar
 
 def _coarsen(finest: Float32Array, regions: int) -> Float32Array:
     step = finest.shape[0] // regions
+    if step == 1:
+        return finest
     blocks = finest.reshape(regions, step, regions, step, -1)
     coarse: Float32Array = blocks.max(axis=(1, 3))
     return coarse

@@ -5,11 +5,11 @@ Blocks that read the same view share both.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 
-from service.engine import description
+from service.engine import description, pooling
 from service.engine.arrays import Float32Array, Int32Array
 from service.engine.blocks import CodesBlock, ResidualsBlock
 from service.engine.codes import Codes
@@ -77,7 +77,7 @@ class View:
     ) -> Encoded:
         """The codes of an image's descriptors, and sums of their residuals.
 
-        Each thread describes the rows that it codes, because they are still in its cache
+        Each thread describes, codes and pools its rows, because they are still in its cache
         and because waking a thread twice takes long. `watch` times the first thread. `keep` says
         whether the descriptors are kept.
         """
@@ -86,17 +86,21 @@ class View:
         image, kept = _ImageCoding(self, grid), dict[int, Descriptors]()
 
         def fill(begin: int, end: int) -> None:
+            own = watch if begin == 0 else Stopwatch()
             descriptors = description.locate(copy, self.config, begin, end)
-            if begin == 0:
-                watch.lap("sift")
+            own.lap("sift")
             image.fill(descriptors, begin, end)
+            own.lap("coding")
+            image.pool(begin, end)
+            own.lap("pooling")
             if keep:
                 kept[begin] = descriptors
 
         if grid[0] * grid[1]:
             threads.split(fill, grid[0])
+        watch.lap("coding")  # by other threads
         encoded = image.encoded()
-        watch.lap("coding")
+        watch.lap("pooling")
         if not keep:
             return encoded
         return encoded._replace(routed=image.routed([kept[begin] for begin in sorted(kept)]))
@@ -133,6 +137,7 @@ class _ImageCoding:
         coded = self._coded_grid[0] * self._coded_grid[1]
         self._codes = self._routed.codes if stride == 1 else view.outputs(coded).codes
         self._sums = _PartialSums(view.residuals, grid)
+        self._finest: list[Float32Array] = []
 
     def fill(self, descriptors: Descriptors, begin: int, end: int) -> None:
         """Take the descriptors of rows `begin` to `end`."""
@@ -142,12 +147,24 @@ class _ImageCoding:
         if self._stride > 1:
             self._code_some(descriptors, routed.codes.leaf_ids, begin, end)
 
+    def pool(self, begin: int, end: int) -> None:
+        """Find the largest values of the codes of rows `begin` to `end`, which are filled."""
+        if self._view.codes is None:
+            return
+        config, first = self._view.codes.config, -(-begin // self._stride)
+        codes = self._codes.part(self._coded_places(begin, end))
+        self._finest.append(pooling.finest_level(codes, self._coded_grid, config, first))
+
+    def _coded_places(self, begin: int, end: int) -> slice:
+        """Where the codes of rows `begin` to `end` are."""
+        stride, cols = self._stride, self._coded_grid[1]
+        return slice(-(-begin // stride) * cols, -(-end // stride) * cols)
+
     def _code_some(
         self, descriptors: Descriptors, leaf_ids: Int32Array, begin: int, end: int
     ) -> None:
-        stride, cols = self._stride, self._coded_grid[1]
-        taken = every(stride, self._cols, begin, end)
-        codes = self._codes.part(slice(-(-begin // stride) * cols, -(-end // stride) * cols))
+        taken = every(self._stride, self._cols, begin, end)
+        codes = self._codes.part(self._coded_places(begin, end))
         codes.leaf_ids[:] = leaf_ids[taken]
         assert self._view.codes is not None  # noqa: S101  # only codes have a stride
         coder = self._view.codes.coder
@@ -155,7 +172,8 @@ class _ImageCoding:
 
     def encoded(self) -> Encoded:
         """What all rows together gave."""
-        return Encoded(self._codes, self._coded_grid, self._sums.joined())
+        finest = reduce(np.maximum, self._finest) if self._finest else None
+        return Encoded(self._codes, self._coded_grid, finest, self._sums.joined())
 
     def routed(self, descriptors: Sequence[Descriptors]) -> Routed:
         """These descriptors of all rows with the leaves that they were sent to."""

@@ -17,6 +17,7 @@ from PIL import Image
 from service.engine import Codes, Engine
 from service.engine.arrays import Float32Array, Int32Array
 from service.engine.fixedpoint import Descriptors
+from service.engine.pooling import pool
 from service.engine.sift import locate
 from trainer.bench.engine_bench import EngineBench
 from trainer.bench.peers import blas_product
@@ -139,7 +140,7 @@ def _workloads(engine: Engine, steps: _Steps) -> dict[str, Callable[[], object]]
         "directions": lambda: sum(len(part) for _, part in steps.descriptors.parts(wide=False)),
         "route": lambda: engine.hash.route(steps.descriptors),
         "code": lambda: engine.coder.encode(steps.descriptors, steps.codes.leaf_ids),
-        "pool": lambda: engine.pool(steps.codes, steps.grid),
+        "pool": lambda: pool(steps.codes, steps.grid, engine.config.codes),
         "classify": lambda: engine.rank(engine.classifier.scores(steps.pooled)),
     }
 

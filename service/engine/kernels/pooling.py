@@ -9,39 +9,38 @@ import numpy as np
 from service.engine.arrays import Float32Array, Int32Array
 from service.engine.compiling import allocating_kernel, kernel
 
-__all__ = ["ABSOLUTE", "RAW", "SPLIT", "find_maxima", "give_to_largest", "pool_regions"]
+__all__ = ["ABSOLUTE", "RAW", "SPLIT", "find_maxima", "give_to_largest", "pool_rows"]
 
 ABSOLUTE, RAW, SPLIT = 0, 1, 2
 
 
 @kernel
-def pool_regions(
+def pool_rows(
     atom_ids: Int32Array,
     values: Float32Array,
+    first_row: int,
+    rows: int,
     sign_rule: int,
     n_atoms: int,
-    first: int,
-    last: int,
     pooled: Float32Array,
 ) -> None:
-    """Raise `pooled` to the largest value of each atom in regions `first` to `last`.
+    """Raise `pooled` to the largest value of each atom in each region, over some rows of a grid.
 
-    atom_ids, values (rows, cols, m); pooled (regions, regions, channels), zero at
-    first. With SPLIT, atom k fills channel k where positive and K + k where negative.
+    atom_ids, values (n, cols, m) are its rows from `first_row` on, of `rows` in all; pooled
+    (regions, regions, channels), zero at first. With SPLIT, atom k fills channel k where positive
+    and K + k where negative.
     """
-    rows, cols, nonzeros = atom_ids.shape
+    n, cols, nonzeros = atom_ids.shape
     regions = pooled.shape[0]
     # No branches: signs are as good as random, and one value in four is a new maximum. A choice
     # between two values by the sign becomes one: 0.61 ms for a photograph where this takes 0.15.
     shift = np.uint64(n_atoms if sign_rule == SPLIT else 0)
     keeps_sign = sign_rule == RAW
-    for region in range(first, last):
-        # Descriptor y lies in region ⌊y·regions/rows⌋. One region at a time stays in the cache.
-        region_y, region_x = region // regions, region % regions
-        channels = pooled[region_y, region_x]
-        top, bottom = -(-region_y * rows // regions), -(-(region_y + 1) * rows // regions)
+    for region_x in range(regions):
+        # Descriptor x lies in region ⌊x·regions/cols⌋. One region at a time stays in the cache.
         left, right = -(-region_x * cols // regions), -(-(region_x + 1) * cols // regions)
-        for y in range(np.uint64(top), np.uint64(bottom)):
+        for y in range(np.uint64(n)):
+            channels = pooled[(first_row + y) * regions // rows, region_x]
             for x in range(np.uint64(left), np.uint64(right)):
                 for a in range(np.uint64(nonzeros)):
                     value = values[y, x, a]
@@ -59,7 +58,7 @@ def find_maxima(
     """Which descriptor has the largest value of each atom in each region.
 
     atom_ids, values (rows, cols, m). places (regions, regions, channels) are numbers of
-    descriptors, row by row, of which the first has the maximum that `pool_regions` finds; they
+    descriptors, row by row, of which the first has the maximum that `pool_rows` finds; they
     stay what they are where that is zero.
     """
     rows, cols, nonzeros = atom_ids.shape

@@ -153,9 +153,8 @@ def _cells_of_residuals(engine: Engine, data: bytes, label: int) -> Float64Array
     """The map by the definition: a descriptor's own residual in place of the sum of all."""
     picture, block = engine.decode_picture(data), engine.blocks[0]
     assert isinstance(block, ResidualsBlock)
-    _, (rows, cols), _, routed = engine.view.encode_image(
-        picture, ONE_THREAD, Stopwatch(), keep=True
-    )
+    encoded = engine.view.encode_image(picture, ONE_THREAD, Stopwatch(), keep=True)
+    (rows, cols), routed = encoded.grid, encoded.routed
     assert routed is not None
     (descriptors,) = routed.descriptors
     fixed = descriptors.fixed(wide=False)

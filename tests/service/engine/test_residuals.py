@@ -15,7 +15,6 @@ from service.engine.coding import Coder
 from service.engine.config import ResidualsConfig
 from service.engine.encoding import Encoded, Outputs, ResidualSums, encode_by_tree
 from service.engine.fixedpoint import Descriptors
-from service.engine.threads import ONE_THREAD
 from service.engine.tree import Tree
 from tests import reference
 from tests.reference import EPSILON
@@ -99,7 +98,7 @@ class Case:
 
     def pool(self) -> Float32Array:
         codes, sums = self.encode()
-        return self.block.pool(Encoded(codes, self.grid, sums), ONE_THREAD)
+        return self.block.pool(Encoded(codes, self.grid, sums=sums))
 
     def parts(self) -> Float64Array:
         """The oracle's residuals before they are scaled."""

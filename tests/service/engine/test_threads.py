@@ -1,5 +1,8 @@
 """Any number of threads gives the answer of one."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -40,6 +43,68 @@ def test_pieces_cover_everything_once(count: int, size: int) -> None:
     seen: list[int] = []
     Threads(count).split(lambda begin, end: seen.extend(range(begin, end)), size)
     assert sorted(seen) == list(range(size))
+
+
+def test_an_error_is_raised_when_all_pieces_have_ended() -> None:
+    begun, ended = threading.Barrier(2), list[int]()
+
+    def work(begin: int, _: int) -> None:
+        begun.wait()
+        if begin:
+            raise ValueError("the second one")
+        ended.append(begin)
+
+    threads = Threads(2)
+    with pytest.raises(ValueError, match="the second one"):
+        threads.split(work, 2)
+    assert ended == [0]
+    threads.split(lambda begin, _: ended.append(begin), 2)
+    assert sorted(ended) == [0, 0, 1]
+
+
+def test_an_error_of_the_caller_waits_for_the_other_pieces() -> None:
+    go_on, ended = threading.Event(), list[int]()
+
+    def work(begin: int, _: int) -> None:
+        if begin == 0:
+            go_on.set()
+            raise ValueError("the first one")
+        go_on.wait()
+        ended.append(begin)
+
+    with pytest.raises(ValueError, match="the first one"):
+        Threads(3).split(work, 3)
+    assert sorted(ended) == [1, 2]
+
+
+def test_callers_at_once_all_get_their_pieces() -> None:
+    threads, both = Threads(2), threading.Barrier(2)
+
+    def count(_: int) -> list[int]:
+        seen: list[int] = []
+        both.wait()
+        threads.split(lambda begin, end: seen.extend(range(begin, end)), 100)
+        return sorted(seen)
+
+    with ThreadPoolExecutor(2) as callers:
+        assert list(callers.map(count, range(2))) == [list(range(100))] * 2
+
+
+def test_threads_end_with_whoever_they_work_for() -> None:
+    threads, found = Threads(3), list[threading.Thread]()
+    both = threading.Barrier(3)
+
+    def work(_: int, __: int) -> None:
+        both.wait()
+        found.append(threading.current_thread())
+
+    threads.split(work, 3)
+    others = set(found) - {threading.current_thread()}
+    assert len(others) == 2
+    del threads
+    for thread in others:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("count", [0, -1])

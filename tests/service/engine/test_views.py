@@ -41,7 +41,7 @@ def alone(number: int, data: bytes) -> Float32Array:
     picture = ENGINE.decode_picture(data)
     by_itself = View(view.config, view.hash, codes, residuals)  # type: ignore[arg-type]
     encoded = by_itself.encode_image(picture, ONE_THREAD, Stopwatch())
-    return block.pool(encoded, ONE_THREAD)
+    return block.pool(encoded)
 
 
 @pytest.mark.parametrize("size", SIZES)
