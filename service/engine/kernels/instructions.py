@@ -14,11 +14,14 @@ __all__ = [
     "INT64",
     "LANES",
     "NOTHING",
+    "WIDE",
+    "add_scaled",
     "at",
     "children",
     "fetch",
     "floats",
     "item",
+    "length",
     "load_sums",
     "multiply",
     "multiply_bytes",
@@ -29,6 +32,8 @@ __all__ = [
     "store",
     "sum_each",
     "transposed",
+    "variable",
+    "wide_from_bytes",
 ]
 
 ir: Any = cgutils.ir  # type: ignore[attr-defined]  # llvmlite, which writes the machine code
@@ -42,6 +47,10 @@ _FLOATS = ir.VectorType(ir.FloatType(), 8)
 
 # How many products of integers a dot product adds up; rows are padded to a multiple of it.
 LANES = 128
+
+# How many floats are added up together in registers, beside one another.
+WIDE = 16
+_WIDE_FLOATS = ir.VectorType(ir.FloatType(), WIDE)
 
 NOTHING = ir.Constant(_SUMS, None)
 """Eight sums of nothing."""
@@ -216,6 +225,32 @@ def _mixed(builder: Any, vectors: Sequence[Any], a: int, b: int, places: list[in
     return builder.shuffle_vector(vectors[a], vectors[b], _lanes(places))
 
 
+# --- sums in registers ---------------------------------------------------------------
+
+
+def variable(builder: Any) -> Any:
+    """Room for `WIDE` floats, zeros at first, that LLVM keeps in registers."""
+    room = cgutils.alloca_once(builder, _WIDE_FLOATS)
+    builder.store(ir.Constant(_WIDE_FLOATS, None), room)
+    return room
+
+
+def wide_from_bytes(context: Any, builder: Any, kind: Any, array: Any, place: Sequence[Any]) -> Any:
+    """`WIDE` int8 from a place of an array on, as floats."""
+    source = at(context, builder, kind, array, place)
+    return builder.sitofp(_load(builder, source, ir.VectorType(_BYTE, WIDE)), _WIDE_FLOATS)
+
+
+def add_scaled(builder: Any, total: Any, address: Any, factors: Any) -> None:
+    """Add a float at an address, times each of `WIDE` factors, to a variable."""
+    scalar = builder.load(builder.bitcast(address, ir.FloatType().as_pointer()))
+    scales = builder.insert_element(ir.Constant(_WIDE_FLOATS, ir.Undefined), scalar, _INT32(0))
+    scales = builder.shuffle_vector(scales, scales, _lanes([0] * WIDE))
+    name = f"llvm.fmuladd.v{WIDE}f32"
+    operands = [scales, factors, builder.load(total)]
+    builder.store(_call(builder, name, _WIDE_FLOATS, operands), total)
+
+
 # --- memory --------------------------------------------------------------------------
 
 
@@ -242,6 +277,12 @@ def numbers(context: Any, builder: Any, kind: Any, lists: Any, place: Any, first
 def number(builder: Any, numbers: Any, place: int) -> Any:
     """One of some numbers of rows, none of which is negative."""
     return builder.zext(builder.load(builder.gep(numbers, [INT64(place)])), INT64)
+
+
+def length(context: Any, builder: Any, kind: Any, array: Any, dimension: int) -> Any:
+    """How long an array is in a dimension."""
+    fields = context.make_array(kind)(context, builder, array)
+    return builder.extract_value(fields.shape, dimension)
 
 
 def at(context: Any, builder: Any, kind: Any, array: Any, place: Sequence[Any]) -> Any:
