@@ -1,18 +1,15 @@
 """The table on disk: a folder of Parquet files, one for each part, that readers take as one table.
 
 Beside them is a file that says what the table is of. Its name begins with an underscore, so that
-readers of Parquet pass it over, like hidden files.
+readers of Parquet pass it over, like hidden files. pyarrow is imported where it is called: whoever
+only begins a table does not need it.
 """
 
 import json
 import os
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from trainer.data.files import remove_unfinished, replacing
 from trainer.errors import ConfigError, DataError, TrainingError
@@ -30,9 +27,6 @@ _FACTS_FILE = "_leafcode.json"
 _METADATA = b"leafcode"
 # Of these columns values repeat; of numbers they hardly do.
 _REPEATED = ["label", "labels.list.element", "problem"]
-
-# Sentences that differ in their numbers have one reason.
-_NUMBER = re.compile(r"\d+")
 
 # What facts are called in sentences, in the order in which a difference is told.
 _NAMES = {
@@ -98,6 +92,8 @@ def write_part(
     job: Job, part: Part, answers: Sequence["Answer | str"], config: "EngineConfig"
 ) -> None:
     """Write the file of a part; a reader sees all of it or nothing."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     # By a process that has an engine; whoever starts it would wait for the compiler to be imported.
     from trainer.predict.columns import table_of  # noqa: PLC0415
 
@@ -116,6 +112,9 @@ def is_written(job: Job, part: Part) -> bool:
     path = job.out / part.file_name
     if not path.exists():
         return False
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     try:
         found = pq.read_metadata(path)
     except (OSError, pa.ArrowException):
@@ -127,6 +126,8 @@ def is_written(job: Job, part: Part) -> bool:
 
 def count(job: Job, parts: Iterable[Part]) -> TableCounts:
     """What is in the files of these parts."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     counts = TableCounts()
     for part in parts:
         table = pq.read_table(job.out / part.file_name, columns=["label", "known", "problem"])
@@ -134,7 +135,7 @@ def count(job: Job, parts: Iterable[Part]) -> TableCounts:
         counts.unknown += table["known"].to_pylist().count(False)
         counts.labels.update(_counted(table["label"]))
         for problem, n in _counted(table["problem"]).items():
-            counts.problems[_NUMBER.sub("…", problem)] += n
+            counts.add_problem(problem, n)
     return counts
 
 

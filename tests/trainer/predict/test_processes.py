@@ -1,11 +1,13 @@
 """Processes behind the interface of an executor: they work, they may end, none is left."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 from concurrent.futures import wait
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,15 @@ NOTHING = partial(int)
 
 def fail(sentence: str) -> None:
     raise DataError(sentence)
+
+
+def note_a_line(path: Path) -> None:
+    with path.open("a") as file:
+        file.write("prepared\n")
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_calls_are_made_elsewhere_each_process_on_its_core() -> None:
@@ -55,6 +66,35 @@ def test_a_process_that_ends_costs_no_other_call() -> None:
         wait(others)
         assert isinstance(lost.exception(), LostProcessError)
         assert [other.result() for other in others] == list(range(20))
+
+
+def test_what_processes_begin_with_is_done_once(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with pinned_processes(2, partial(note_a_line, notes)) as processes:
+        wait([processes.submit(os.getpid) for _ in range(20)])
+        with pytest.raises(LostProcessError):
+            processes.submit(os._exit, 3).result()
+        processes.submit(os.getpid).result()
+    assert notes.read_text() == "prepared\n"
+
+
+def test_processes_that_lose_the_one_they_were_forked_from_are_replaced() -> None:
+    with pinned_processes(1, NOTHING) as processes:
+        first = processes.submit(os.getpid).result()
+        os.kill(parent_of(first), signal.SIGKILL)
+        until(lambda: not is_alive(first))
+        with pytest.raises(LostProcessError, match="the process that it was forked from"):
+            processes.submit(os.getpid).result()
+        second = processes.submit(os.getpid).result()
+        assert second != first
+    assert not is_alive(second)
+
+
+def test_processes_that_are_still_preparing_are_not_waited_for() -> None:
+    with pinned_processes(2, signal.pause) as processes:
+        call = processes.submit(os.getpid)
+    assert isinstance(call.exception(), LostProcessError)
+    assert multiprocessing.active_children() == []
 
 
 _STARTER = """
