@@ -13,7 +13,6 @@ from typing import Any
 
 from trainer.command_line import command_parser, run_command
 from trainer.errors import ConfigError, DataError
-from trainer.predict.image_list import list_images
 from trainer.predict.job import Model, Wanted, cut, job_of
 from trainer.predict.processes import pinned_processes
 from trainer.predict.progress import PredictProgress
@@ -122,8 +121,9 @@ def _workers(options: argparse.Namespace) -> AbstractContextManager[Workers]:
 
 
 def _classify(options: argparse.Namespace, workers: Workers, started: float) -> Summary:
-    # Takes a tenth of a second to import, while the engine is being loaded elsewhere.
+    # These take a tenth of a second to import, while the engine is being loaded elsewhere.
     from service.engine.bundle import read_manifest  # noqa: PLC0415
+    from trainer.predict.image_list import list_images  # noqa: PLC0415
 
     model = Model.of(options.bundle, read_manifest(options.bundle))
     images = list_images(options.images)
