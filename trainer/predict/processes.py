@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from trainer.errors import TrainingError
 from trainer.parallel import n_threads
 from trainer.predict.fork_server import ForkServer, ForkServerLostError
 
-__all__ = ["LostProcessError", "PinnedProcesses", "pinned_processes"]
+__all__ = ["LostProcessError", "PinnedProcesses", "Unfinished", "pinned_processes"]
 
 Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+Finished_co = TypeVar("Finished_co", covariant=True)
 Call = Callable[[], object]
 
 
@@ -29,8 +29,18 @@ class LostProcessError(TrainingError):
     """A process ended in the middle of a call."""
 
 
+class Unfinished(Protocol[Finished_co]):
+    """What a call leaves to be finished, which takes no core but waits, as for a disk."""
+
+    def finish(self) -> Finished_co:
+        """Wait; what the call was for."""
+
+
 class PinnedProcesses:
-    """As many calls at a time as there are processes."""
+    """As many calls at a time as there are processes, while others are being finished.
+
+    On a disk that others write to, too, a file of a part takes up to a tenth of a second.
+    """
 
     lost = (LostProcessError,)
 
@@ -40,29 +50,33 @@ class PinnedProcesses:
         self._free: queue.SimpleQueue[_Process] = queue.SimpleQueue()
         for process in self._processes:
             self._free.put(process)
-        self._threads = ThreadPoolExecutor(len(cores), "process")
+        self._threads = ThreadPoolExecutor(self.capacity, "process")
 
     @property
     def capacity(self) -> int:
-        """How many calls are worth having under way."""
-        return len(self._processes)
+        """How many calls are worth having under way: for each process, one to go on with, too."""
+        return 2 * len(self._processes)
 
     def submit(
         self,
-        function: Callable[Arguments, Result],
+        function: Callable[Arguments, Unfinished[Finished_co]],
         /,
         *arguments: Arguments.args,
         **named: Arguments.kwargs,
-    ) -> Future[Result]:
-        """Have a process call a function; a process that ends raises `LostProcessError`."""
+    ) -> Future[Finished_co]:
+        """Have a process call a function, and finish here what it returns.
+
+        A process that ends raises `LostProcessError`.
+        """
         return self._threads.submit(self._call, function, arguments, named)
 
     def _call(self, function: Callable[..., Any], arguments: Any, named: Any) -> Any:
         process = self._free.get()
         try:
-            return process.call(function, arguments, named)
+            found = process.call(function, arguments, named)
         finally:
             self._free.put(process)
+        return found.finish()
 
     def close(self) -> None:
         """Kill all processes, whatever they are doing, and wait for them."""

@@ -9,7 +9,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from trainer.errors import TrainingError
 from trainer.predict.job import Job, Part
-from trainer.predict.processes import LostProcessError
+from trainer.predict.processes import LostProcessError, Unfinished
 from trainer.predict.progress import PredictProgress
 from trainer.predict.summary import TableCounts
 from trainer.predict.worker import Attempt, classify_part, reached
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 _MOST_LOSSES = 5
 
 Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+Finished = TypeVar("Finished")
 
 
 class Workers(Protocol):
@@ -38,12 +38,12 @@ class Workers(Protocol):
 
     def submit(
         self,
-        function: Callable[Arguments, Result],
+        function: Callable[Arguments, Unfinished[Finished]],
         /,
         *arguments: Arguments.args,
         **named: Arguments.kwargs,
-    ) -> Future[Result]:
-        """Have a function called, with arguments that can be pickled."""
+    ) -> Future[Finished]:
+        """Have a function called, with arguments that can be pickled, and its result finished."""
 
 
 def classify_parts(

@@ -7,11 +7,13 @@ only begins a table does not need it.
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.data.files import remove_unfinished, replacing
+from trainer.data.files import finish, remove_unfinished, replacing, unfinished
 from trainer.errors import ConfigError, DataError, TrainingError
 from trainer.predict.job import Job, Part
 from trainer.predict.summary import TableCounts
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from service.engine import EngineConfig
     from trainer.predict.answers import Answer
 
-__all__ = ["check_target", "count", "is_written", "open_table", "write_part"]
+__all__ = ["WrittenPart", "check_target", "count", "is_written", "open_table", "write_part"]
 
 _FACTS_FILE = "_leafcode.json"
 # Under this name, each file of the table has the facts in its metadata.
@@ -88,21 +90,44 @@ def _require_same(found: dict[str, Any], job: Job) -> None:
             )
 
 
+@dataclass(frozen=True)
+class WrittenPart:
+    """A part whose file is written, but neither on the disk nor under its name yet."""
+
+    written: Path
+    path: Path
+    counts: TableCounts
+
+    def finish(self) -> TableCounts:
+        """Wait for the disk; what is in the file, which is there now."""
+        with _told(self.path):
+            finish(self.written, self.path)
+        return self.counts
+
+
 def write_part(
     job: Job, part: Part, answers: Sequence["Answer | str"], config: "EngineConfig"
-) -> None:
+) -> WrittenPart:
     """Write the file of a part; a reader sees all of it or nothing."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     # By a process that has an engine; whoever starts it would wait for the compiler to be imported.
+    from trainer.predict.answers import counts_of  # noqa: PLC0415
     from trainer.predict.columns import table_of  # noqa: PLC0415
 
     metadata = {_METADATA: json.dumps({**job.facts, "run": job.run})}
     table = table_of(part.names, answers, job.wanted, config).replace_schema_metadata(metadata)
     path = job.out / part.file_name
+    with _told(path), unfinished(path) as file:
+        pq.write_table(table, file, compression="zstd", use_dictionary=_REPEATED)
+    return WrittenPart(Path(file.name), path, counts_of(answers))
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """An error of the system as a sentence that names the file."""
     try:
-        with replacing(path) as file:
-            pq.write_table(table, file, compression="zstd", use_dictionary=_REPEATED)
+        yield
     except OSError as error:
         raise TrainingError(f"{path} cannot be written: {error.strerror or error}") from error
 

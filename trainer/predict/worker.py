@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from service.engine import BundleError
 from trainer.predict.job import Job, Model, Part
-from trainer.predict.summary import TableCounts
+from trainer.predict.table import WrittenPart, write_part
 
 if TYPE_CHECKING:
     from service.engine import Engine
@@ -46,11 +46,10 @@ def prepare(bundle: Path) -> None:
     _load_engine(bundle)
 
 
-def classify_part(job: Job, part: Part, attempt: Attempt) -> TableCounts:
-    """Classify the images of a part and write its file; what is in it."""
+def classify_part(job: Job, part: Part, attempt: Attempt) -> WrittenPart:
+    """Classify the images of a part and write its file, for somebody to finish."""
     engine = _engine_of(job.model)
-    from trainer.predict.answers import answer, counts_of  # noqa: PLC0415
-    from trainer.predict.table import write_part  # noqa: PLC0415
+    from trainer.predict.answers import answer  # noqa: PLC0415
 
     answers: list[Answer | str] = []
     with ExitStack() as stack:
@@ -62,8 +61,7 @@ def classify_part(job: Job, part: Part, attempt: Attempt) -> TableCounts:
             if note:
                 note.at(place)
             answers.append(answer(engine, os.path.join(job.images, name), job.wanted))  # noqa: PTH118
-        write_part(job, part, answers, engine.config)
-    return counts_of(answers)
+        return write_part(job, part, answers, engine.config)
 
 
 def _engine_of(model: Model) -> "Engine":
