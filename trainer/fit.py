@@ -157,13 +157,13 @@ class _Run:
         if self.reused is not None:
             return self.reused.features(self.split.train, self.plan.config)
         if self.state is None:
-            return learn_features(self.split.train, self.plan, self.workplace.draw)
+            return learn_features(self.split.train, self.plan, self.workplace)
         features = self.state.features()
         if features is None:
             keeps_iterations = self.plan.given is None
             path = self.state.iterations if keeps_iterations else None
             plan = replace(self.plan, checkpoint=path)
-            features = learn_features(self.split.train, plan, self.workplace.draw)
+            features = learn_features(self.split.train, plan, self.workplace)
             self.state.keep(features)
         return features
 

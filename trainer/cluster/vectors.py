@@ -91,7 +91,8 @@ class ScatteredVectors:
     def _grams(self, strips: Sequence[Sequence[tuple["Future", ...]]]) -> Grams:
         """Of strips of each block, each of one or of several arrays that follow one another."""
         totals = tuple(self.tasks.total(self.tasks.each(_gram, own)) for own in strips)
-        found = tuple(self.tasks.results(totals, "inner products"))
+        # One after the other: they are large, and come by way of the scheduler.
+        found = tuple(self.tasks.result(total, "inner products") for total in totals)
         return Grams(found, GramSolvers(self.tasks, totals))
 
 
