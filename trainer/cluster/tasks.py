@@ -6,6 +6,7 @@ and come out the same, because every task depends on its arguments only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from operator import getitem
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
@@ -25,23 +26,34 @@ Value = TypeVar("Value")
 
 # Results that are added up by one task.
 _FAN_IN = 4
+# Results that the driver asks for together.
+_AT_A_TIME = 32
 
 
 class Tasks:
     """What is submitted to the workers that a client is connected to."""
 
-    def __init__(self, client: "Client") -> None:
-        self._client = client
+    def __init__(self, client: "Client", priority: int = 0) -> None:
+        self._client, self._priority = client, priority
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future":
         """The future result of a function; futures among its arguments become their results."""
         return self._client.submit(
-            _in_one_thread, function, *arguments, key=_key(function), pure=False
+            _in_one_thread,
+            function,
+            *arguments,
+            key=_key(function),
+            pure=False,
+            priority=self._priority,
         )
 
     def given(self, value: Any) -> "Future":
         """A value of the driver that many tasks need, sent once and kept as results are."""
         return self._client.submit(_itself, value, key=_key(_itself), pure=False)
+
+    def whenever_idle(self) -> "Tasks":
+        """The same workers, for tasks that they turn to when there is nothing else to do."""
+        return Tasks(self._client, priority=-1)
 
     def map(self, function: Callable[..., Any], *columns: Sequence[Any]) -> list["Future"]:
         """The function of the first of all columns, of the second, and so on.
@@ -52,7 +64,12 @@ class Tasks:
         functions, key = [function] * len(columns[0]), _key(function)
         keys = [f"{key}-{number}" for number in range(len(functions))]
         futures: list[Future] = self._client.map(
-            _in_one_thread, functions, *columns, key=keys, pure=False
+            _in_one_thread,
+            functions,
+            *columns,
+            key=keys,
+            pure=False,
+            priority=self._priority,
         )
         return futures
 
@@ -70,32 +87,53 @@ class Tasks:
         return futures[0]
 
     def results(self, futures: Sequence["Future"], title: str) -> Iterator[Any]:
-        """The results in order, each as soon as it is there; a bar on a terminal."""
-        from distributed import KilledWorker  # noqa: PLC0415
-        from distributed.client import FutureCancelledError  # noqa: PLC0415
-        from distributed.comm import CommClosedError  # noqa: PLC0415
+        """The results in order, some at a time; a bar on a terminal.
 
+        One by one, a thousand small results took driver and scheduler 1.3 s of CPU time, 32 at a
+        time .2 s.
+        """
         with progress_bar(total=len(futures), desc=title) as bar:
-            for future in futures:
-                try:
-                    yield future.result()
-                except KilledWorker as error:
-                    raise ClusterError(
-                        f"workers died again and again over the same task ({title}): {error}; "
-                        "more memory for each of them may help"
-                    ) from error
-                except (FutureCancelledError, CommClosedError) as error:
-                    raise ClusterError(f"the scheduler was lost ({title}): {error}") from error
-                except OSError as error:
-                    raise DataError(
-                        f"a worker could not read or write ({title}): {error}"
-                    ) from error
-                bar.update()
-                come_further()
+            for start in range(0, len(futures), _AT_A_TIME):
+                some = futures[start : start + _AT_A_TIME]
+                with _told_as_ours(title):
+                    for future in some:
+                        _wait_for(future)
+                        bar.update()
+                        come_further()
+                    found = self._client.gather(some)
+                yield from found
 
     def result(self, future: "Future", title: str) -> Any:
         """One result."""
         return next(self.results([future], title))
+
+
+def _wait_for(future: "Future") -> None:
+    """Wait until a result is there, and raise the error if there will be none."""
+    if not future.done():
+        future.exception()  # waits, and fetches nothing
+    if future.status == "error":
+        future.result()
+
+
+@contextmanager
+def _told_as_ours(title: str) -> Iterator[None]:
+    """Errors of tasks and of Dask as those of this trainer."""
+    from distributed import KilledWorker  # noqa: PLC0415
+    from distributed.client import FutureCancelledError  # noqa: PLC0415
+    from distributed.comm import CommClosedError  # noqa: PLC0415
+
+    try:
+        yield
+    except KilledWorker as error:
+        raise ClusterError(
+            f"workers died again and again over the same task ({title}): {error}; "
+            "more memory for each of them may help"
+        ) from error
+    except (FutureCancelledError, CommClosedError) as error:
+        raise ClusterError(f"the scheduler was lost ({title}): {error}") from error
+    except OSError as error:
+        raise DataError(f"a worker could not read or write ({title}): {error}") from error
 
 
 def gathered(tasks: Tasks, parts: Sequence["Future"], count: int) -> list[list["Future"]]:

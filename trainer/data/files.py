@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = ["remove_unfinished", "replacing"]
+__all__ = ["finish", "remove_unfinished", "replacing", "unfinished"]
 
 # Hidden, so that whoever reads a whole folder passes it over.
 _UNFINISHED = ".unfinished-"
@@ -19,16 +19,34 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
     Nothing is left of it where writing fails.
     """
-    unfinished = path.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
-    with unfinished.open("xb") as file:
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            unfinished.replace(path)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
+    with unfinished(path) as file:
+        yield file
+    finish(Path(file.name), path)
+
+
+@contextmanager
+def unfinished(path: Path) -> Iterator[IO[bytes]]:
+    """A new file beside `path`, for `finish`; nothing is left of it where writing fails."""
+    written = path.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
+    with written.open("xb") as file, _removed_on_error(written):
+        yield file
+        file.flush()
+
+
+def finish(written: Path, path: Path) -> None:
+    """Put an unfinished file in the place of `path` once all of it is on the disk."""
+    with _removed_on_error(written), written.open("rb") as file:
+        os.fsync(file.fileno())
+        written.replace(path)
+
+
+@contextmanager
+def _removed_on_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def remove_unfinished(folder: Path) -> None:

@@ -46,11 +46,11 @@ def find_images(folder: Path) -> FoundFiles:
     skipped: list[Path] = []
     for path, is_file in _visible_at_url(folder) if is_url(folder) else _files_below(folder, set()):
         (images if is_file and is_image_name(path) else skipped).append(path)
-    return FoundFiles(tuple(_sorted(images, folder)), tuple(_sorted(skipped, folder)))
+    return FoundFiles(tuple(_sorted(images)), tuple(_sorted(skipped)))
 
 
-def _sorted(paths: list[Path], folder: Path) -> list[Path]:
-    return sorted(paths, key=lambda path: path.relative_to(folder).parts)
+def _sorted(paths: list[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: path.parts)
 
 
 def _visible_at_url(folder: Path) -> Iterator[tuple[Path, bool]]:
@@ -78,10 +78,18 @@ def _files_below(folder: Path, entered: set[tuple[int, int]]) -> Iterator[tuple[
         path = folder / entry.name
         if is_hidden(path):
             continue
-        if is_folder(path):
+        if _is_folder(entry):
             yield from _files_below(path, entered)
         else:
             yield path, True
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """As `is_folder`, mostly without asking the system once more."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def is_folder(path: Path) -> bool:

@@ -2,14 +2,17 @@
 
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.engine import Engine, ImageError, ImageLimits, Prediction, ScoredImage, Stopwatch
 from service.engine.arrays import Float32Array
 from service.engine.encoding import Encoded
+from trainer.data.image_files import printable
 from trainer.predict.job import Wanted
+from trainer.predict.summary import TableCounts
 
-__all__ = ["Answer", "answer"]
+__all__ = ["Answer", "answer", "counts_of"]
 
 _LIMITS = ImageLimits()
 
@@ -40,6 +43,18 @@ def answer(engine: Engine, path: str, wanted: Wanted) -> Answer | str:
         return "there is not enough memory to decode it"
     except ImageError as error:
         return str(error)
+
+
+def counts_of(answers: Sequence[Answer | str]) -> TableCounts:
+    """What a table of these answers has in it."""
+    counts = TableCounts(images=len(answers))
+    for found in answers:
+        if isinstance(found, str):
+            counts.add_problem(printable(found))
+        else:
+            counts.labels[found.predictions[0].label] += 1
+            counts.unknown += not found.known
+    return counts
 
 
 def _with_features(engine: Engine, data: bytes, wanted: Wanted) -> Answer:

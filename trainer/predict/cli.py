@@ -11,16 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from service.engine.bundle import read_manifest
 from trainer.command_line import command_parser, run_command
 from trainer.errors import ConfigError, DataError
-from trainer.predict.image_list import list_images
 from trainer.predict.job import Model, Wanted, cut, job_of
 from trainer.predict.processes import pinned_processes
 from trainer.predict.progress import PredictProgress
 from trainer.predict.run import Workers, classify_parts
-from trainer.predict.summary import Summary, summary_text
-from trainer.predict.worker import load_engine
+from trainer.predict.summary import Summary, TableCounts, summary_text
+from trainer.predict.table import check_target, count, is_written, open_table
+from trainer.predict.worker import prepare
 
 __all__ = ["add_predict", "main"]
 
@@ -97,15 +96,11 @@ def _positive(text: str) -> int:
 
 
 def _predict(options: argparse.Namespace) -> None:
-    # pyarrow is imported where it is called, so that --help does not need it.
-    from trainer.predict.table import check_target  # noqa: PLC0415
-
     started = time.perf_counter()
     check_target(options.out, resume=options.resume)
-    model = Model.of(options.bundle, read_manifest(options.bundle))
     try:
-        with _workers(options, model) as workers:
-            summary = _classify(options, model, workers, started)
+        with _workers(options) as workers:
+            summary = _classify(options, workers, started)
     except KeyboardInterrupt:
         print("interrupted; the same command with --resume goes on", file=sys.stderr)
         raise SystemExit(130) from None
@@ -114,10 +109,10 @@ def _predict(options: argparse.Namespace) -> None:
         raise DataError(f"not one of the {summary.counts.images} images can be read")
 
 
-def _workers(options: argparse.Namespace, model: Model) -> AbstractContextManager[Workers]:
+def _workers(options: argparse.Namespace) -> AbstractContextManager[Workers]:
     if options.cluster is None:
         # They load the engine while the images are listed.
-        return pinned_processes(options.processes, partial(load_engine, model))
+        return pinned_processes(options.processes, partial(prepare, options.bundle.absolute()))
     if options.processes is not None:
         raise ConfigError("--processes is for this machine, a cluster has the workers that it has")
     from trainer.predict.cluster import cluster_workers  # noqa: PLC0415
@@ -125,21 +120,23 @@ def _workers(options: argparse.Namespace, model: Model) -> AbstractContextManage
     return cluster_workers(options.cluster)
 
 
-def _classify(
-    options: argparse.Namespace, model: Model, workers: Workers, started: float
-) -> Summary:
-    from trainer.predict.table import count, is_written, open_table  # noqa: PLC0415
+def _classify(options: argparse.Namespace, workers: Workers, started: float) -> Summary:
+    # These take a tenth of a second to import, while the engine is being loaded elsewhere.
+    from service.engine.bundle import read_manifest  # noqa: PLC0415
+    from trainer.predict.image_list import list_images  # noqa: PLC0415
 
+    model = Model.of(options.bundle, read_manifest(options.bundle))
     images = list_images(options.images)
     wanted = Wanted(options.top_k, options.pooled_vectors, options.codes)
     job = job_of(model, images.folder, images.names, options.out, wanted)
     open_table(job)
     parts = list(cut(images.names, wanted))
-    left = [part for part in parts if not is_written(job, part)]
-    classified = sum(len(part.names) for part in left)
-    before = len(images.names) - classified
-    if before:
-        logger.info("%d of %d images are in the table already", before, len(images.names))
-    with PredictProgress(len(images.names), before) as progress:
-        classify_parts(job, left, workers, progress)
-    return Summary(job, count(job, parts), classified, time.perf_counter() - started)
+    written = {part.number: part for part in parts if is_written(job, part)}
+    left = [part for part in parts if part.number not in written]
+    counts = count(job, written.values()) if written else TableCounts()
+    if written:
+        logger.info("%d of %d images are in the table already", counts.images, len(images.names))
+    with PredictProgress(len(images.names), counts.images) as progress:
+        found = classify_parts(job, left, workers, progress)
+    counts.add(found)
+    return Summary(job, counts, found.images, time.perf_counter() - started)

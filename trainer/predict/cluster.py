@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from trainer.cluster.connection import connected
+from trainer.predict.processes import Unfinished
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -19,7 +20,7 @@ __all__ = ["ClusterWorkers", "cluster_workers"]
 _CALLS_A_THREAD = 2
 
 Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+Finished = TypeVar("Finished")
 
 
 class ClusterWorkers:
@@ -41,18 +42,27 @@ class ClusterWorkers:
 
     def submit(
         self,
-        function: Callable[Arguments, Result],
+        function: Callable[Arguments, Unfinished[Finished]],
         /,
         *arguments: Arguments.args,
         **named: Arguments.kwargs,
-    ) -> Future[Result]:
-        """Have a worker call a function."""
-        future: Future[Result] = self._executor.submit(function, *arguments, **named)
+    ) -> Future[Finished]:
+        """Have a worker call a function and finish what it returns."""
+        future: Future[Finished] = self._executor.submit(_finished, function, *arguments, **named)
         return future
 
     def close(self) -> None:
         """Give up all calls that are not done."""
         self._executor.shutdown(wait=False)
+
+
+def _finished(
+    function: Callable[Arguments, Unfinished[Finished]],
+    /,
+    *arguments: Arguments.args,
+    **named: Arguments.kwargs,
+) -> Finished:
+    return function(*arguments, **named).finish()
 
 
 @contextmanager

@@ -52,7 +52,10 @@ def _below(folder: Path) -> ImageList:
         raise DataError(f"there are no images below {folder}")
     if found.skipped:
         logger.warning("%d files below %s are no images", len(found.skipped), printable(folder))
-    return ImageList(folder, tuple(os.path.relpath(path, folder) for path in found.images))
+    # All paths begin with the folder's, unless that is "."; os.path.relpath would take a third of
+    # the whole listing.
+    inside = len(str(folder / "_")) - 1
+    return ImageList(folder, tuple(str(path)[inside:] for path in found.images))
 
 
 def _listed(data: bytes, where: str, folders: Sequence[Path]) -> ImageList:

@@ -5,7 +5,7 @@ import time
 from typing import Any, Self
 
 from trainer.parallel import progress_bar
-from trainer.predict.worker import Done
+from trainer.predict.summary import TableCounts
 from trainer.progress import duration_text
 
 __all__ = ["PredictProgress"]
@@ -31,7 +31,7 @@ class PredictProgress:
     def __exit__(self, *_: object) -> None:
         self._bar.close()
 
-    def advance(self, done: Done) -> None:
+    def advance(self, done: TableCounts) -> None:
         """Count a part that is done."""
         self._done += done.images
         self._unreadable += done.unreadable

@@ -9,9 +9,10 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from trainer.errors import TrainingError
 from trainer.predict.job import Job, Part
-from trainer.predict.processes import LostProcessError
+from trainer.predict.processes import LostProcessError, Unfinished
 from trainer.predict.progress import PredictProgress
-from trainer.predict.worker import Attempt, Done, classify_part, reached
+from trainer.predict.summary import TableCounts
+from trainer.predict.worker import Attempt, classify_part, reached
 
 __all__ = ["Workers", "classify_parts"]
 
@@ -21,7 +22,7 @@ logger = logging.getLogger(__name__)
 _MOST_LOSSES = 5
 
 Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+Finished = TypeVar("Finished")
 
 
 class Workers(Protocol):
@@ -37,21 +38,23 @@ class Workers(Protocol):
 
     def submit(
         self,
-        function: Callable[Arguments, Result],
+        function: Callable[Arguments, Unfinished[Finished]],
         /,
         *arguments: Arguments.args,
         **named: Arguments.kwargs,
-    ) -> Future[Result]:
-        """Have a function called, with arguments that can be pickled."""
+    ) -> Future[Finished]:
+        """Have a function called, with arguments that can be pickled, and its result finished."""
 
 
 def classify_parts(
     job: Job, parts: Iterable[Part], workers: Workers, progress: PredictProgress
-) -> None:
-    """Have the parts done in their order; `progress` is told of each."""
-    run = _Run(job, deque(parts), workers)
-    for done in run:
+) -> TableCounts:
+    """Have the parts done in their order, and `progress` told of each; what is in all of them."""
+    counts = TableCounts()
+    for done in _Run(job, deque(parts), workers):
+        counts.add(done)
         progress.advance(done)
+    return counts
 
 
 @dataclass
@@ -82,13 +85,13 @@ class _Run:
 
     def __init__(self, job: Job, left: deque[Part], workers: Workers) -> None:
         self._job, self._left, self._workers = job, left, workers
-        self._under_way: dict[Future[Done], Part] = {}
+        self._under_way: dict[Future[TableCounts], Part] = {}
         self._losses: dict[int, _Losses] = {}
 
     def __iter__(self) -> "_Run":
         return self
 
-    def __next__(self) -> Done:
+    def __next__(self) -> TableCounts:
         """The next part that is done, in any order."""
         while self._left or self._under_way:
             self._submit()

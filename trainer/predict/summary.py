@@ -1,5 +1,6 @@
 """What a bulk classification tells at its end."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ __all__ = ["Summary", "TableCounts", "summary_text"]
 
 _SHOWN_LABELS = 10
 _SHOWN_REASONS = 20
+
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass
@@ -26,6 +29,17 @@ class TableCounts:
     def unreadable(self) -> int:
         """How many files could not be read."""
         return self.problems.total()
+
+    def add(self, other: "TableCounts") -> None:
+        """Count the rows of another table, too."""
+        self.images += other.images
+        self.unknown += other.unknown
+        self.problems.update(other.problems)
+        self.labels.update(other.labels)
+
+    def add_problem(self, sentence: str, files: int = 1) -> None:
+        """Count files with a problem; sentences that differ in their numbers are one reason."""
+        self.problems[_NUMBER.sub("…", sentence)] += files
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,19 @@
 """The table on disk: a folder of Parquet files, one for each part, that readers take as one table.
 
 Beside them is a file that says what the table is of. Its name begins with an underscore, so that
-readers of Parquet pass it over, like hidden files.
+readers of Parquet pass it over, like hidden files. pyarrow is imported where it is called: whoever
+only begins a table does not need it.
 """
 
 import json
 import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from trainer.data.files import remove_unfinished, replacing
+from trainer.data.files import finish, remove_unfinished, replacing, unfinished
 from trainer.errors import ConfigError, DataError, TrainingError
 from trainer.predict.job import Job, Part
 from trainer.predict.summary import TableCounts
@@ -23,16 +22,13 @@ if TYPE_CHECKING:
     from service.engine import EngineConfig
     from trainer.predict.answers import Answer
 
-__all__ = ["check_target", "count", "is_written", "open_table", "write_part"]
+__all__ = ["WrittenPart", "check_target", "count", "is_written", "open_table", "write_part"]
 
 _FACTS_FILE = "_leafcode.json"
 # Under this name, each file of the table has the facts in its metadata.
 _METADATA = b"leafcode"
 # Of these columns values repeat; of numbers they hardly do.
 _REPEATED = ["label", "labels.list.element", "problem"]
-
-# Sentences that differ in their numbers have one reason.
-_NUMBER = re.compile(r"\d+")
 
 # What facts are called in sentences, in the order in which a difference is told.
 _NAMES = {
@@ -94,19 +90,44 @@ def _require_same(found: dict[str, Any], job: Job) -> None:
             )
 
 
+@dataclass(frozen=True)
+class WrittenPart:
+    """A part whose file is written, but neither on the disk nor under its name yet."""
+
+    written: Path
+    path: Path
+    counts: TableCounts
+
+    def finish(self) -> TableCounts:
+        """Wait for the disk; what is in the file, which is there now."""
+        with _told(self.path):
+            finish(self.written, self.path)
+        return self.counts
+
+
 def write_part(
     job: Job, part: Part, answers: Sequence["Answer | str"], config: "EngineConfig"
-) -> None:
+) -> WrittenPart:
     """Write the file of a part; a reader sees all of it or nothing."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     # By a process that has an engine; whoever starts it would wait for the compiler to be imported.
+    from trainer.predict.answers import counts_of  # noqa: PLC0415
     from trainer.predict.columns import table_of  # noqa: PLC0415
 
     metadata = {_METADATA: json.dumps({**job.facts, "run": job.run})}
     table = table_of(part.names, answers, job.wanted, config).replace_schema_metadata(metadata)
     path = job.out / part.file_name
+    with _told(path), unfinished(path) as file:
+        pq.write_table(table, file, compression="zstd", use_dictionary=_REPEATED)
+    return WrittenPart(Path(file.name), path, counts_of(answers))
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """An error of the system as a sentence that names the file."""
     try:
-        with replacing(path) as file:
-            pq.write_table(table, file, compression="zstd", use_dictionary=_REPEATED)
+        yield
     except OSError as error:
         raise TrainingError(f"{path} cannot be written: {error.strerror or error}") from error
 
@@ -116,6 +137,9 @@ def is_written(job: Job, part: Part) -> bool:
     path = job.out / part.file_name
     if not path.exists():
         return False
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     try:
         found = pq.read_metadata(path)
     except (OSError, pa.ArrowException):
@@ -127,6 +151,8 @@ def is_written(job: Job, part: Part) -> bool:
 
 def count(job: Job, parts: Iterable[Part]) -> TableCounts:
     """What is in the files of these parts."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     counts = TableCounts()
     for part in parts:
         table = pq.read_table(job.out / part.file_name, columns=["label", "known", "problem"])
@@ -134,7 +160,7 @@ def count(job: Job, parts: Iterable[Part]) -> TableCounts:
         counts.unknown += table["known"].to_pylist().count(False)
         counts.labels.update(_counted(table["label"]))
         for problem, n in _counted(table["problem"]).items():
-            counts.problems[_NUMBER.sub("…", problem)] += n
+            counts.add_problem(problem, n)
     return counts
 
 

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Self
 
 from service.engine import BundleError
 from trainer.predict.job import Job, Model, Part
+from trainer.predict.table import WrittenPart, write_part
 
 if TYPE_CHECKING:
     from service.engine import Engine
     from trainer.predict.answers import Answer
 
-__all__ = ["Attempt", "Done", "classify_part", "load_engine", "reached"]
+__all__ = ["Attempt", "classify_part", "prepare", "reached"]
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,19 @@ class Attempt:
     blamed: Mapping[int, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Done:
-    """How many images a part had, and how many of them could not be read."""
+def prepare(bundle: Path) -> None:
+    """Load all that parts need, for processes that are forked later."""
+    import pyarrow.parquet  # noqa: F401, PLC0415
 
-    images: int
-    unreadable: int
+    from trainer.predict import answers, columns  # noqa: F401, PLC0415
+
+    _load_engine(bundle)
 
 
-def classify_part(job: Job, part: Part, attempt: Attempt) -> Done:
-    """Classify the images of a part and write its file."""
-    engine = load_engine(job.model)
+def classify_part(job: Job, part: Part, attempt: Attempt) -> WrittenPart:
+    """Classify the images of a part and write its file, for somebody to finish."""
+    engine = _engine_of(job.model)
     from trainer.predict.answers import answer  # noqa: PLC0415
-    from trainer.predict.table import write_part  # noqa: PLC0415
 
     answers: list[Answer | str] = []
     with ExitStack() as stack:
@@ -60,23 +61,27 @@ def classify_part(job: Job, part: Part, attempt: Attempt) -> Done:
             if note:
                 note.at(place)
             answers.append(answer(engine, os.path.join(job.images, name), job.wanted))  # noqa: PTH118
-        write_part(job, part, answers, engine.config)
-    return Done(len(answers), sum(isinstance(found, str) for found in answers))
+        return write_part(job, part, answers, engine.config)
+
+
+def _engine_of(model: Model) -> "Engine":
+    engine = _load_engine(model.bundle)
+    if engine.manifest.digest != model.digest:
+        raise BundleError(
+            f"{model.bundle} has the digest {engine.manifest.digest}, expected {model.digest}"
+        )
+    return engine
 
 
 @cache
-def load_engine(model: Model) -> "Engine":
-    """The engine of a model, loaded once in each process, with one thread."""
+def _load_engine(bundle: Path) -> "Engine":
+    """The engine of a bundle, loaded once in each process, with one thread."""
     from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
     from service.engine import Engine  # noqa: PLC0415
 
     threadpool_limits(1, "blas")
-    engine = Engine.load(model.bundle)
-    if engine.manifest.digest != model.digest:
-        raise BundleError(
-            f"{model.bundle} has the digest {engine.manifest.digest}, expected {model.digest}"
-        )
+    engine = Engine.load(bundle)
     gc.freeze()  # nothing of what is loaded is garbage
     return engine
 

@@ -35,6 +35,16 @@ def test_arrays_from_elsewhere_are_aligned() -> None:
     assert _in_one_thread(lambda array: array.flags.aligned, anywhere)
 
 
+def test_many_results_come_in_their_order(tasks: Tasks) -> None:
+    assert list(tasks.results(tasks.each(abs, range(-70, 0)), "numbers")) == list(range(70, 0, -1))
+
+
+def test_the_first_error_ends_many_results(tasks: Tasks) -> None:
+    files = tasks.each(open, ["/gone/first", "/gone/second"])
+    with pytest.raises(DataError, match="gone/first"):
+        list(tasks.results(files, "images"))
+
+
 def test_a_task_has_one_thread(tasks: Tasks) -> None:
     assert tasks.result(tasks.submit(n_threads), "threads") == 1
 

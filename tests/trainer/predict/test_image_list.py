@@ -27,6 +27,14 @@ def test_a_folder_stands_for_all_images_below_it(photos: Path) -> None:
     assert list_images(photos) == ImageList(photos, ("a/deep/c.jpg", "b.png", ODD))
 
 
+@pytest.mark.parametrize("folder", [".", "../photos", "a/.."])
+def test_names_are_relative_to_the_folder_however_it_is_written(
+    photos: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(photos)
+    assert list_images(Path(folder)).names == ("a/deep/c.jpg", "b.png", ODD)
+
+
 @pytest.mark.parametrize(
     "text",
     [

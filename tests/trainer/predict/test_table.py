@@ -16,7 +16,7 @@ from tests.support import pictures
 from trainer.errors import ConfigError, DataError, TrainingError
 from trainer.predict.job import Job, Model, Part, Wanted, cut, job_of
 from trainer.predict.table import check_target, count, is_written, open_table
-from trainer.predict.worker import Attempt, Done, classify_part
+from trainer.predict.worker import Attempt, classify_part
 
 NAMES = ("a.png", "b.png", "gone.png")
 
@@ -39,7 +39,7 @@ def part(job: Job) -> Part:
 def test_a_part_is_written_whole_and_known_again(job: Job, part: Part) -> None:
     open_table(job)
     assert not is_written(job, part)
-    assert classify_part(job, part, Attempt()) == Done(3, 1)
+    classify_part(job, part, Attempt()).finish()
     assert is_written(job, part)
     assert sorted(path.name for path in job.out.iterdir()) == ["_leafcode.json", part.file_name]
     facts = json.loads(pq.read_schema(job.out / part.file_name).metadata[b"leafcode"])
@@ -49,7 +49,7 @@ def test_a_part_is_written_whole_and_known_again(job: Job, part: Part) -> None:
 
 def test_a_part_of_another_run_or_a_damaged_one_is_made_again(job: Job, part: Part) -> None:
     open_table(job)
-    classify_part(job, part, Attempt())
+    classify_part(job, part, Attempt()).finish()
     assert not is_written(replace(job, run="another"), part)
     path = job.out / part.file_name
     path.write_bytes(path.read_bytes()[:-20])
@@ -61,8 +61,8 @@ def test_counts_are_of_all_rows_and_numbers_do_not_part_reasons(job: Job, part: 
         (job.images / name).write_bytes(bytes(size))
     (job.images / "a.png").write_bytes(pictures.png(pictures.blank()))
     open_table(job)
-    classify_part(job, part, Attempt())
-    counts = count(job, [part])
+    counts = classify_part(job, part, Attempt()).finish()
+    assert counts == count(job, [part])
     assert (counts.images, counts.unreadable, counts.unknown) == (3, 2, 1)
     (reason,) = counts.problems
     assert reason.startswith("the … bytes are not an image")
@@ -140,7 +140,7 @@ def test_a_full_disk_is_told_in_a_sentence_and_leaves_nothing(job: Job, part: Pa
         files_of_at_most(100),
         pytest.raises(TrainingError, match=r"part-000000\.parquet cannot be written: File too"),
     ):
-        classify_part(job, part, Attempt())
+        classify_part(job, part, Attempt()).finish()
     assert [path.name for path in job.out.iterdir()] == ["_leafcode.json"]
     with files_of_at_most(10), pytest.raises(ConfigError, match="cannot be written: File too"):
         open_table(replace(job, out=job.out.parent / "other"))
