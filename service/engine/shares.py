@@ -18,7 +18,7 @@ from service.engine.blocks import CodesBlock, ResidualsBlock
 from service.engine.encoding import Encoded, ResidualSums
 from service.engine.fixedpoint import block_scratch, room_for_block
 from service.engine.kernels.pooling import give_to_largest
-from service.engine.kernels.residuals import share_residuals, weigh_sums
+from service.engine.kernels.residuals import GainsRoom, share_residuals, weigh_sums
 from service.engine.views import View
 
 __all__ = ["CodeShares", "code_shares", "residual_shares"]
@@ -78,6 +78,7 @@ def residual_shares(view: View, encoded: Encoded, weights: Float32Array) -> Floa
     assert block is not None and routed is not None and sums is not None  # noqa: PT018, S101
     totals, masses = _weights_of_sums(block, sums, weights)
     regions, shares = block.regions(routed.grid), np.empty(len(routed.leaf_ids), np.float32)
+    steps, norms = np.empty_like(shares), np.empty_like(shares)
     begin = 0
     for part in routed.descriptors:
         rows = slice(begin, begin + len(part))
@@ -93,6 +94,8 @@ def residual_shares(view: View, encoded: Encoded, weights: Float32Array) -> Floa
             view.config.depth - sums.level,
             frozen(totals),
             frozen(masses),
+            steps[rows],
+            norms[rows],
             shares[rows],
         )
         begin += len(part)
@@ -123,6 +126,9 @@ def _weights_of_sums(
         block.scales,
         block.means,
         frozen(sums.masses),
+        GainsRoom.of(
+            len(config.pyramid), config.pyramid[0] ** 2, block.means.shape[1], config.components
+        ),
         totals,
         masses,
     )

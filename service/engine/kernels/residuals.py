@@ -17,7 +17,7 @@ from service.engine.arrays import (
     Int32Array,
     UInt64Array,
 )
-from service.engine.compiling import allocating_kernel, kernel, part
+from service.engine.compiling import kernel, part
 from service.engine.kernels.fixedpoint import BLOCK, quantise_block
 from service.engine.kernels.integers import Index, Scratch, prefetch
 from service.engine.kernels.projecting import COMPONENTS, project_rows
@@ -25,6 +25,7 @@ from service.engine.kernels.projecting import COMPONENTS, project_rows
 __all__ = [
     "MASS_UNIT",
     "TOTAL_UNIT",
+    "GainsRoom",
     "ProjectionRoom",
     "add_residuals",
     "project_residuals",
@@ -71,6 +72,27 @@ class ProjectionRoom(NamedTuple):
             np.zeros((rows, width), np.float32),
             np.zeros(rows, np.int32),
             np.zeros((4, components), np.float32),
+        )
+
+
+class GainsRoom(NamedTuple):
+    """Memory that `weigh_sums` writes while it works.
+
+    given (4, c); gains (levels, ≥regions, d) and offsets (levels, ≥regions), in whole fours.
+    """
+
+    given: Float32Array
+    gains: Float32Array
+    offsets: Float32Array
+
+    @classmethod
+    def of(cls, levels: int, regions: int, width: int, components: int) -> "GainsRoom":
+        """Room for so many levels, regions of the finest one, and components."""
+        rows = regions + -regions % 4
+        return cls(
+            np.empty((4, components), np.float32),
+            np.empty((levels, rows, width), np.float32),
+            np.empty((levels, rows), np.float32),
         )
 
 
@@ -259,59 +281,34 @@ def scale_parts(parts: Float32Array, scales: Float32Array) -> None:
 
 
 @part
-def _project_back(given: Float32Array, projection: Float32Array, own: Float32Array) -> None:
-    """The product of given (4, c) and projection (c, d) into own (4, d).
-
-    As in `_project_four`, sixteen products for each number that is read and written. c is a
-    multiple of four.
-    """
-    own[:] = 0
-    for c in range(_NONE, np.uint64(given.shape[1]), _FOUR):
-        c1, c2, c3 = c + _ONE, c + _TWO, c + _THREE
-        e0, e1, e2, e3 = given[0, c], given[0, c1], given[0, c2], given[0, c3]
-        f0, f1, f2, f3 = given[1, c], given[1, c1], given[1, c2], given[1, c3]
-        g0, g1, g2, g3 = given[2, c], given[2, c1], given[2, c2], given[2, c3]
-        h0, h1, h2, h3 = given[3, c], given[3, c1], given[3, c2], given[3, c3]
-        for k in range(np.uint64(own.shape[1])):
-            p, q = projection[c, k], projection[c1, k]
-            r, s = projection[c2, k], projection[c3, k]
-            own[0, k] += e0 * p + e1 * q + e2 * r + e3 * s
-            own[1, k] += f0 * p + f1 * q + f2 * r + f3 * s
-            own[2, k] += g0 * p + g1 * q + g2 * r + g3 * s
-            own[3, k] += h0 * p + h1 * q + h2 * r + h3 * s
-
-
-@part
 def _weigh_node(
     weights: Float32Array,
     part_scales: Float32Array,
-    projection: Int8Array,
+    projections: Int8Array,
+    node: Index,
     scales: Float32Array,
     mean: Float32Array,
     given: Float32Array,
-    back: Float32Array,
     gains: Float32Array,
     offsets: Float32Array,
 ) -> None:
     """What a score gains by the totals and masses of one node, in each region of its level.
 
-    weights (regions², c) and part_scales (regions²,) are those of the node's parts; projection
-    (c, d), scales (c,) and mean (d,) its own. given (4, ≥c) and back (≥c, d) are scratch, zero
-    beyond c. gains (≥regions², d) and offsets (≥regions²,) are filled, by four regions at a time;
-    to leave out those that are empty took longer.
+    weights (regions², c) and part_scales (regions²,) are those of the node's parts; projections
+    (nodes, c, d) of all nodes, scales (c,) and mean (d,) its own; given (4, c) is scratch. gains
+    (≥regions², d) and offsets (≥regions²,) are filled, by four regions at a time; to leave out
+    those that are empty took longer. d is a multiple of `COMPONENTS`.
     """
-    components, width = np.uint64(projection.shape[0]), np.uint64(projection.shape[1])
+    components, width = np.uint64(projections.shape[1]), np.uint64(projections.shape[2])
     regions = np.uint64(part_scales.shape[0])
-    for c in range(components):
-        for k in range(width):
-            back[c, k] = np.float32(projection[c, k])
     for first in range(_NONE, regions, _FOUR):
         for i in range(_FOUR):
             # The last one again, where there is none.
             region = first + i if first + i < regions else regions - _ONE
             for c in range(components):
                 given[i, c] = part_scales[region] * scales[c] * weights[region, c]
-        _project_back(given, back, gains[first : first + _FOUR])
+        for k in range(_NONE, width, _COMPONENTS):
+            project_rows(given, _NONE, projections, node, k, gains[first : first + _FOUR])
         for region in range(first, first + _FOUR):
             offset = np.float32(0)
             for k in range(width):
@@ -319,7 +316,7 @@ def _weigh_node(
             offsets[region] = offset
 
 
-@allocating_kernel
+@kernel
 def weigh_sums(
     pyramid: Int32Array,
     levels: Int32Array,
@@ -330,6 +327,7 @@ def weigh_sums(
     scales: Float32Array,
     means: Float32Array,
     masses: Int32Array,
+    room: "GainsRoom",
     total_weights: Float32Array,
     mass_weights: Float32Array,
 ) -> None:
@@ -343,13 +341,9 @@ def weigh_sums(
     """
     n_levels, finest = np.uint64(pyramid.shape[0]), np.uint64(pyramid[0])
     components, width = np.uint64(projections.shape[1]), np.uint64(projections.shape[2])
-    rows = (finest * finest + _THREE) // _FOUR * _FOUR
-    columns = (components + _THREE) // _FOUR * _FOUR
-    given = np.zeros((_FOUR, columns), np.float32)
-    back = np.zeros((columns, width), np.float32)
-    gains = np.empty((n_levels, rows, width), np.float32)
-    offsets = np.empty((n_levels, rows), np.float32)
-    deepest = np.max(levels)
+    gains, offsets, deepest = room.gains, room.offsets, 0
+    for i in range(n_levels):
+        deepest = max(deepest, levels[i])
     for node in range(np.uint64(masses.shape[1])):
         first_part = _NONE
         for i in range(n_levels):
@@ -363,11 +357,11 @@ def weigh_sums(
                 _weigh_node(
                     by_part.reshape((regions, nodes, components))[:, ancestor],
                     part_scales[first_part:end].reshape((regions, nodes))[:, ancestor],
-                    projections[own],
+                    projections,
+                    own,
                     scales[own],
                     means[own],
-                    given,
-                    back,
+                    room.given,
                     gains[i],
                     offsets[i],
                 )
@@ -385,7 +379,7 @@ def weigh_sums(
                         total_weights[region, node, k] += gains[i, around, k]
 
 
-@allocating_kernel
+@kernel
 def share_residuals(
     flat: Float32Array,
     starts: UInt64Array,
@@ -398,18 +392,19 @@ def share_residuals(
     levels_below: int,
     weights: Float32Array,
     offsets: Float32Array,
+    steps: Float32Array,
+    norms: Float32Array,
     shares: Float32Array,
 ) -> None:
     """What each descriptor adds to a sum that is linear in the totals and masses.
 
     A total of region and node has the weights (regions, nodes, w), a mass the offset
     (regions, nodes). The descriptors are those of `quantise_block`, with room for the directions
-    and scratch of one block; leaf_ids, regions and shares (n,). Their values are rounded as in a
-    total, so that the shares add up.
+    and scratch of one block; leaf_ids, regions, steps, norms and shares (n,). Their values are
+    rounded as in a total, so that the shares add up.
     """
     n, step, below = np.uint64(starts.shape[0]), np.uint64(stride), np.uint64(levels_below)
     width = np.uint64(weights.shape[2])
-    steps, norms = np.empty(n, np.float32), np.empty(n, np.float32)
     for start in range(_NONE, n, BLOCK):
         end = min(start + BLOCK, n)
         quantise_block(
