@@ -1,5 +1,6 @@
 """The page around the images: the lines to copy, the card, the state, and its limits."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from service import __version__
+from service.settings import EMBEDDED_MODELS
 from tests.browser.conftest import OpenVisit
 from tests.browser.visit import File, Visit
 from tests.support import bundles, pictures
@@ -59,7 +61,9 @@ def test_a_line_can_be_copied(open_visit: OpenVisit, button: str) -> None:
 
 def test_the_card_tells_accuracy_data_licence_limits_and_labels(visit: Visit) -> None:
     card = visit.one("#card")
-    for words in ("81 % mean per class", "Caltech 101", "CC BY 4.0", "Knows 101 classes"):
+    manifest = json.loads((EMBEDDED_MODELS / "caltech101" / "1" / "manifest.json").read_bytes())
+    accuracy = f"{100 * manifest['quality']['test']['mean_class_accuracy']:.0f} % mean per class"
+    for words in (accuracy, "Caltech 101", "CC BY 4.0", "Knows 101 classes"):
         expect(card).to_contain_text(words)
     card.locator("summary").click()
     expect(card.locator(".label-list li")).to_have_count(101)
