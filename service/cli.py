@@ -9,6 +9,8 @@ Results go to standard output, everything else to standard error. Exit codes: 0 
 # ruff: noqa: PLC0415
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -38,7 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser(*arguments[:1]).parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
-        return command(options)
+        code = command(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has enough. What is buffered must not fail at the very end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except SettingsError as error:
         print(f"leafcode: {error}", file=sys.stderr)
         return 2
@@ -47,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    return code
 
 
 class _Parser(argparse.ArgumentParser):

@@ -50,14 +50,15 @@ def _explain(options: argparse.Namespace) -> int:
     except OSError as error:
         print(f"{options.image}: cannot be read: {error.strerror}", file=sys.stderr)
         return 1
-    _tell(options, engine, found)
+    code = 0
     try:
         if picture is not None:
             _write(options.out, picture)
     except OSError as error:
         print(f"{options.out}: cannot be written: {error.strerror}", file=sys.stderr)
-        return 1
-    return 0
+        code = 1
+    _tell(options, engine, found)
+    return code
 
 
 def _read(image: str, settings: Settings) -> bytes:

@@ -1,12 +1,16 @@
 """The command `explain`."""
 
 import json
+import os
+import signal
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from service.cli import main
 from service.engine import Engine
 from tests.support import bundles, pictures
 from tests.support.commands import run_here
@@ -35,6 +39,19 @@ def test_explain_tells_what_a_score_is_made_of_and_draws_it(models: Path, image:
     with Image.open(out) as picture, Image.open(image) as original:
         assert picture.size == original.size
     assert sorted(image.parent.iterdir()) == [image, out]
+
+
+def test_explain_draws_and_ends_quietly_when_nobody_reads_its_output(
+    models: Path, image: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = image.with_name("overlay.png")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as output, redirect_stdout(output):
+        code = main(["explain", str(image), "--models", str(models), "--out", str(out)])
+    assert code == 128 + signal.SIGPIPE
+    assert "Traceback" not in capfd.readouterr().err
+    assert out.exists()
 
 
 def test_explain_prints_the_answer_of_the_service_as_json(models: Path, image: Path) -> None:
