@@ -6,7 +6,7 @@ their meaning. Without the GIL, the trainer runs kernels from several threads.
 
 Kernels that serve allocate nothing and count no references. numba counts them for every array
 that a part is given, by an atomic instruction, and on one cache line for all threads: coding a
-photograph took a third longer on one core, and two threads waited for each other.
+photograph took a third longer on one core.
 """
 
 import contextlib

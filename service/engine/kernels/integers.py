@@ -185,7 +185,7 @@ def _go_down(_: Any, cuts: Any, scratch: Any, first: Any) -> Any:
     """Let `others`, numbers of nodes, become their children, for the `BATCH` pairs from `first`.
 
     That is the right one where the product of the pair exceeds the node's cut times its factor.
-    Decided for all at once, which takes half the time of one after the other.
+    Decided for all at once: one after the other, a walk took a tenth longer in a probe in C.
     """
     signature = types.void(cuts, scratch, types.uint64)
     del first

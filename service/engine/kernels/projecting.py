@@ -1,7 +1,7 @@
 """What numba cannot spell: products of floats with bytes, whose sums stay in registers.
 
 With sums in memory between the steps, and bytes made floats beforehand, projecting the residuals
-of an image took twice as long.
+of an image took 1.4 times as long.
 """
 
 from collections.abc import Callable
