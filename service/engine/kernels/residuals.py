@@ -46,8 +46,7 @@ _STEP = np.float32(2**23)
 _SHIFT = np.int32(12)  # from 2²³ to 2¹¹
 _HALF = np.int32(2**11)
 
-_NONE, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
-_THREE, _FOUR = np.uint64(3), np.uint64(4)
+_NONE, _ONE, _FOUR = np.uint64(0), np.uint64(1), np.uint64(4)
 _LINE, _COMPONENTS = np.uint64(CACHE_LINE), np.uint64(COMPONENTS)
 
 
