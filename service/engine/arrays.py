@@ -62,8 +62,11 @@ def frozen(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: type[Scalar]) -> npt.NDArray[Scalar]:
-    """An array whose first value, and so every row of 64 bytes, begins a cache line."""
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    memory = np.empty(size + CACHE_LINE, np.uint8)
-    begin = -memory.ctypes.data % CACHE_LINE
+    """An array whose first value, and so every row of 64 bytes, begins a cache line.
+
+    And every row of 128 a pair of lines, which many processors fetch together.
+    """
+    size, pair = math.prod(shape) * np.dtype(dtype).itemsize, 2 * CACHE_LINE
+    memory = np.empty(size + pair, np.uint8)
+    begin = -memory.ctypes.data % pair
     return memory[begin : begin + size].view(dtype).reshape(shape)

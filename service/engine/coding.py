@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from service.engine.arrays import (
     CACHE_LINE,
@@ -17,7 +16,6 @@ from service.engine.arrays import (
     Float32Array,
     Float64Array,
     Int32Array,
-    Scalar,
     Tensors,
     aligned_empty,
     frozen,
@@ -141,14 +139,16 @@ class Coder:
     def leaves(self) -> LeafTables:
         """What kernels read of leaves, in their layout, made at the first use."""
         (n, nonzeros), upper = self.table.shape, np.triu_indices(self.table.shape[1])
-        half = nonzeros + -nonzeros % BATCH
-        table = aligned_empty((n, 2 * half), np.int32)
-        table[:] = 0
-        scales = table.view(np.float32)
-        table[:, :nonzeros] = self.table
-        scales[:, half : half + nonzeros] = self.atom_scales[self.table]
-        inverses = _in_lines(self.inverse_grams[:, upper[0], upper[1]])
-        return LeafTables(frozen(table), frozen(scales), inverses)
+        batches = nonzeros + -nonzeros % BATCH
+        inverses = self.inverse_grams[:, upper[0], upper[1]]
+        width = 2 * batches + inverses.shape[1]
+        atom_ids = aligned_empty((n, width + -width % (CACHE_LINE // 4)), np.int32)
+        floats = atom_ids.view(np.float32)
+        atom_ids[:] = 0
+        atom_ids[:, :nonzeros] = self.table
+        floats[:, batches : batches + nonzeros] = self.atom_scales[self.table]
+        floats[:, 2 * batches : width] = inverses
+        return LeafTables(frozen(atom_ids), frozen(floats))
 
 
 Invert = Callable[[Int32Array, Float64Array], Float32Array]
@@ -161,16 +161,6 @@ def no_coder(*, wide: bool) -> Coder:
     none = np.zeros(0, np.float32)
     atoms = np.zeros((0, LANES), np.int16 if wide else np.int8)
     return Coder(np.zeros((0, 1), np.int32), atoms, none, none.reshape(0, 1, 1))
-
-
-def _in_lines(rows: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    """Rows (n, k) padded such that none crosses a cache line that it could stay within."""
-    n, width = rows.shape
-    per_line = CACHE_LINE // rows.itemsize
-    padded = 2 ** (width - 1).bit_length() if width <= per_line else width + -width % per_line
-    lines = aligned_empty((n, padded), rows.dtype.type)
-    lines[:, :width], lines[:, width:] = rows, 0
-    return frozen(lines)
 
 
 def invert_grams(table: Int32Array, dictionary: Float64Array) -> Float32Array:
