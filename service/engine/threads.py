@@ -15,6 +15,11 @@ __all__ = ["ONE_THREAD", "Threads"]
 
 Work = Callable[[int, int], None]
 
+# How large the pieces of the caller and of others are beside each other: others begin later, and
+# if they end last, to hear of it takes time. With equal pieces a photograph took 3 % longer on two
+# cores, with 17 to 16 or 19 to 16 as long as with this.
+_CALLER, _OTHER = 9, 8
+
 
 class Threads:
     """A number of threads, the caller's among them; the others start when first needed.
@@ -35,7 +40,8 @@ class Threads:
         slower thread. An error of any of them is raised when all have ended.
         """
         pieces = min(self.count, max(size, 1))
-        bounds = [size * piece // pieces for piece in range(pieces + 1)]
+        ends = [_OTHER * piece + _CALLER - _OTHER for piece in range(1, pieces + 1)]
+        bounds = [0, *(size * end // ends[-1] for end in ends)]
         others = [_Piece(work, begin, end) for begin, end in pairwise(bounds[1:])]
         for piece in others:
             self._queue.put(piece)
