@@ -5,7 +5,7 @@ learned from the same descriptors: the dictionary and its active sets, means and
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -38,11 +38,11 @@ from trainer.learn.tree import TreeSettings, build_tree
 from trainer.stages import stage
 
 __all__ = [
-    "DescriptorSource",
+    "Draw",
     "DrawnDescriptors",
-    "DrawnHere",
     "FeaturePlan",
     "LearnedFeatures",
+    "draw_here",
     "learn_features",
     "learn_tree",
     "sample_settings",
@@ -112,18 +112,7 @@ class DrawnDescriptors(Protocol):
         """A block of their residuals."""
 
 
-class DescriptorSource(Protocol):
-    """Somebody who draws descriptors."""
-
-    def draw(
-        self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
-    ) -> DrawnDescriptors:
-        """Descriptors of a view."""
-
-    def draw_ahead(
-        self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
-    ) -> None:
-        """Begin to draw what is asked for next, where there is time for it; it may be left."""
+Draw = Callable[[Sequence[LabelledImage], ViewConfig, FeaturePlan], DrawnDescriptors]
 
 
 @dataclass(frozen=True)
@@ -166,22 +155,11 @@ class _DescriptorsHere:
         return learn_residuals(self.sample.descriptors, tree, config)
 
 
-class DrawnHere:
-    """Descriptors are drawn, kept and learned from by this process, none ahead of others."""
-
-    def draw(
-        self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
-    ) -> DrawnDescriptors:
-        """Descriptors of a view, in memory or in mapped files."""
-        return _DescriptorsHere(sample_descriptors(images, sample_settings(view, plan)))
-
-    def draw_ahead(
-        self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
-    ) -> None:
-        """All cores are busy with what comes before."""
-
-
-_HERE = DrawnHere()
+def draw_here(
+    images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
+) -> DrawnDescriptors:
+    """Descriptors that are drawn, kept and learned from by this process."""
+    return _DescriptorsHere(sample_descriptors(images, sample_settings(view, plan)))
 
 
 def sample_settings(view: ViewConfig, plan: FeaturePlan) -> SampleSettings:
@@ -191,7 +169,7 @@ def sample_settings(view: ViewConfig, plan: FeaturePlan) -> SampleSettings:
 
 
 def learn_features(
-    images: Sequence[LabelledImage], plan: FeaturePlan, source: DescriptorSource = _HERE
+    images: Sequence[LabelledImage], plan: FeaturePlan, draw: Draw = draw_here
 ) -> LearnedFeatures:
     """Views and blocks of the recipe, learned from training images.
 
@@ -199,17 +177,13 @@ def learn_features(
     small, is left out.
     """
     recipe = plan.config.recipe_for(colours=_have_colours(images, plan.config.max_side))
-    first = _drawn(images, recipe.views[0], plan, source)
+    first = _drawn(images, recipe.views[0], plan, draw)
     log_unreadable(first.unreadable)
-    for view in recipe.views[1:2]:
-        source.draw_ahead(first.images, view, plan)
     depth = plan.config.depth_for(first.n_descriptors)
     learned = [_learn_view(first, replace(recipe.views[0], depth=depth), recipe.blocks_of(0), plan)]
     for number, view in enumerate(recipe.views[1:], 1):
         try:
-            drawn = _drawn(first.images, view, plan, source)
-            for following in recipe.views[number + 1 : number + 2]:
-                source.draw_ahead(first.images, following, plan)
+            drawn = _drawn(first.images, view, plan, draw)
             depth = min(view.depth, suitable_depth(drawn.n_descriptors))
             other = replace(plan, given=None, checkpoint=None)
             learned.append(
@@ -257,10 +231,10 @@ def _has_colours(path: Path, max_side: int) -> bool:
 
 
 def _drawn(
-    images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan, source: DescriptorSource
+    images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan, draw: Draw
 ) -> DrawnDescriptors:
     with stage("descriptors"):
-        drawn = source.draw(images, view, plan)
+        drawn = draw(images, view, plan)
     logger.info("%d descriptors (%s)", drawn.n_descriptors, view.descriptor)
     return drawn
 

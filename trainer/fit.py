@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-
 from service import __version__
 from service.engine import Bundle, Engine, FeatureExtractor, Manifest
 from service.engine.classifier import LinearClassifier
@@ -34,14 +32,13 @@ from trainer.fit_state import FitState
 from trainer.given.file import GroupsFile, read_groups
 from trainer.learn.classifier import ClassifierSettings, FittedClassifier
 from trainer.many_images import ManyClassification, learn_from_many
-from trainer.mirroring import MirrorTrial, pool_ahead
+from trainer.mirroring import MirrorTrial
 from trainer.parallel import one_blas_thread
 from trainer.probes import make_probes
 from trainer.progress import FitProgress
 from trainer.publish import UNPUBLISHED
 from trainer.reuse import ReusedModel
 from trainer.stages import StageRecording, recording, stage
-from trainer.training_vectors import TrainingVectors
 from trainer.unknown import unknown_images
 from trainer.workplace import THIS_MACHINE, Workplace
 
@@ -160,13 +157,13 @@ class _Run:
         if self.reused is not None:
             return self.reused.features(self.split.train, self.plan.config)
         if self.state is None:
-            return learn_features(self.split.train, self.plan, self.workplace)
+            return learn_features(self.split.train, self.plan, self.workplace.draw)
         features = self.state.features()
         if features is None:
             keeps_iterations = self.plan.given is None
             path = self.state.iterations if keeps_iterations else None
             plan = replace(self.plan, checkpoint=path)
-            features = learn_features(self.split.train, plan, self.workplace)
+            features = learn_features(self.split.train, plan, self.workplace.draw)
             self.state.keep(features)
         return features
 
@@ -287,16 +284,7 @@ def _learn_classification(
             mirrored=mirroring == "always",
             workplace=run.workplace,
         )
-
-    def pool(extractor: FeatureExtractor, images: Sequence[LabelledImage]) -> TrainingVectors:
-        vectors = run.workplace.pool(extractor, images)
-        if mirroring == "auto":
-            pool_ahead(vectors, np.array([image.label for image in images]), settings.seed)
-        elif mirroring == "always":
-            vectors.pool_copies_ahead()
-        return vectors
-
-    plain = learn_classification(features, n_labels, settings, pool)
+    plain = learn_classification(features, n_labels, settings, run.workplace.pool)
     if mirroring == "never":
         return plain
     trial = MirrorTrial(plain, features.images, settings)

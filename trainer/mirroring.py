@@ -16,9 +16,8 @@ from trainer.data.dataset import LabelledImage
 from trainer.learn.classifier import ClassifierSettings, fit_classifier, folds_of
 from trainer.learn.held_out import UNKNOWN, Choice, HeldOut, TrainingImages
 from trainer.metrics import Labels
-from trainer.training_vectors import TrainingVectors
 
-__all__ = ["MirrorTrial", "first_look", "pool_ahead"]
+__all__ = ["MirrorTrial", "first_look"]
 
 logger = logging.getLogger(__name__)
 
@@ -45,13 +44,6 @@ def first_look(labels: Labels, seed: int) -> Labels:
     most = _FIRST_LOOK // len(chosen)
     members = [rng.permutation(np.flatnonzero(labels == name))[:most] for name in chosen]
     return np.sort(np.concatenate(members))
-
-
-def pool_ahead(vectors: TrainingVectors, labels: Labels, seed: int) -> None:
-    """Have the copies pooled with which a trial begins, while what comes before it is done."""
-    if len(labels) <= _MOST_IMAGES:
-        look = first_look(labels, seed)
-        vectors.pool_copies_ahead(look if len(look) < len(labels) else None)
 
 
 @dataclass(frozen=True)

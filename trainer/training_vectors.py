@@ -31,9 +31,6 @@ class TrainingVectors(Protocol):
     def grams_with_copies(self, places: Labels | None = None) -> Grams:
         """Those of all images, or of some, and then of their copies."""
 
-    def pool_copies_ahead(self, places: Labels | None = None) -> None:
-        """Begin to pool the copies that `grams_with_copies` needs, where there is time for it."""
-
     def block_weights(
         self, coefficients: Float32Array, weights: Sequence[float]
     ) -> list[Float32Array]:
@@ -80,9 +77,6 @@ class LocalVectors:
             originals = (block[places] for block in self.blocks)
             pairs = zip(originals, (block[places] for block in self.copies), strict=True)
         return Grams(tuple(gram_matrix(column_slices(*pair)) for pair in pairs))
-
-    def pool_copies_ahead(self, places: Labels | None = None) -> None:
-        """All cores are busy with what comes before."""
 
     def block_weights(
         self, coefficients: Float32Array, weights: Sequence[float]

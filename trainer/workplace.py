@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from service.engine import FeatureExtractor
+from service.engine.config import ViewConfig
 from trainer.config import FitConfig
 from trainer.cost import FitCost, cost_text, require_resources
 from trainer.data.dataset import LabelledImage
-from trainer.features import DescriptorSource, DrawnHere
+from trainer.features import DrawnDescriptors, FeaturePlan, draw_here
 from trainer.learn.held_out import Mask
 from trainer.stored_vectors import ManyVectors, VectorsHere
 from trainer.training_vectors import LocalVectors, TrainingVectors
@@ -29,7 +30,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Workplace(DescriptorSource, Protocol):
+class Workplace(Protocol):
     """Somebody who works on images."""
 
     def require(self, config: FitConfig) -> None:
@@ -37,6 +38,11 @@ class Workplace(DescriptorSource, Protocol):
 
     def require_resources(self, cost: FitCost, scratch: Path | None) -> None:
         """Say what a fit takes, and reject one that takes more than there is."""
+
+    def draw(
+        self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
+    ) -> DrawnDescriptors:
+        """Descriptors of a view."""
 
     def pool(self, extractor: FeatureExtractor, images: Sequence[LabelledImage]) -> TrainingVectors:
         """Pooled vectors of training images."""
@@ -60,7 +66,7 @@ class Workplace(DescriptorSource, Protocol):
         """A result for each item, by a function of what all need and of some of the items."""
 
 
-class ThisMachine(DrawnHere):
+class ThisMachine:
     """All is done by threads of this process."""
 
     def require(self, config: FitConfig) -> None:
@@ -70,6 +76,12 @@ class ThisMachine(DrawnHere):
         """Say what a fit takes, and reject one that takes more than this machine has."""
         logger.info("training takes %s", cost_text(cost))
         require_resources(cost, scratch or Path(tempfile.gettempdir()))
+
+    def draw(
+        self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
+    ) -> DrawnDescriptors:
+        """Descriptors of a view, in memory or in mapped files."""
+        return draw_here(images, view, plan)
 
     def pool(self, extractor: FeatureExtractor, images: Sequence[LabelledImage]) -> TrainingVectors:
         """Pooled vectors of training images, in memory."""

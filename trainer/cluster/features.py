@@ -1,5 +1,6 @@
 """Views that workers learn: descriptors, tree, codes and residuals of a recipe's view."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from service.engine.blocks import ResidualsBlock
@@ -7,14 +8,14 @@ from service.engine.config import ResidualsConfig, ViewConfig
 from service.engine.hashing import Hash
 from service.engine.tree import Tree
 from trainer.cluster.residuals import learn_scattered_residuals
-from trainer.cluster.sampling import ScatteredSample
+from trainer.cluster.sampling import ScatteredSample, draw_sample
 from trainer.cluster.subtrees import ScatteredPoints, ScatteredTree, grow_scattered_tree
 from trainer.cluster.tasks import Tasks
 from trainer.config import FitConfig
 from trainer.data.dataset import LabelledImage
 from trainer.data.sampling import UnreadableImage
 from trainer.errors import ConfigError
-from trainer.features import FeaturePlan, learn_tree
+from trainer.features import FeaturePlan, learn_tree, sample_settings
 from trainer.learn.algorithm2 import LearnedCodes
 from trainer.learn.training_run import RunSettings, learn_point_codes
 from trainer.learn.tree import TreeSettings
@@ -48,6 +49,13 @@ class ScatteredDescriptors:
     tasks: Tasks
     sample: ScatteredSample
     grown: ScatteredTree | None = field(default=None, init=False)
+
+    @classmethod
+    def draw(
+        cls, tasks: Tasks, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
+    ) -> "ScatteredDescriptors":
+        """Have descriptors of a view drawn."""
+        return cls(tasks, draw_sample(tasks, images, sample_settings(view, plan)))
 
     @property
     def n_descriptors(self) -> int:

@@ -22,7 +22,7 @@ from trainer.errors import DataError
 if TYPE_CHECKING:
     from distributed import Future
 
-__all__ = ["MOST_PARTS", "DrawnAhead", "ScatteredSample"]
+__all__ = ["MOST_PARTS", "ScatteredSample", "draw_sample"]
 
 # Images of a part, unless that were more parts than a scheduler likes: each of them has a task
 # for every subtree.
@@ -63,38 +63,26 @@ class _Drawn:
     unreadable: dict[int, str]
 
 
-@dataclass(frozen=True)
-class DrawnAhead:
-    """Descriptors that workers draw, and the images that they are of."""
-
-    images: tuple[LabelledImage, ...]
-    drawn: list["Future"]
-
-    @classmethod
-    def begin(
-        cls, tasks: Tasks, images: Sequence[LabelledImage], settings: SampleSettings
-    ) -> "DrawnAhead":
-        """Have the descriptors drawn that `sample_descriptors` draws on one machine."""
-        count = descriptors_per_image(len(images), settings)
-        paths = [image.path.absolute() for image in images]
-        parts = spans(len(images), _IMAGES, MOST_PARTS)
-        numbered = [(part.start, paths[part.start : part.stop]) for part in parts]
-        return cls(tuple(images), tasks.each(_draw, numbered, count, settings))
-
-    def sample(self, tasks: Tasks) -> ScatteredSample:
-        """The descriptors, once all of them are drawn."""
-        found = list(tasks.results(tasks.each(_summary, self.drawn), "descriptors"))
-        unreadable = {number: reason for _, reasons in found for number, reason in reasons.items()}
-        sizes = tuple(size for size, _ in found)
-        if not sum(sizes):
-            raise DataError("no descriptors: not one of the images is readable and shows anything")
-        images = self.images
-        return ScatteredSample(
-            tasks.each(_descriptors, self.drawn),
-            sizes,
-            tuple(image for number, image in enumerate(images) if number not in unreadable),
-            tuple(UnreadableImage(images[n].path, unreadable[n]) for n in sorted(unreadable)),
-        )
+def draw_sample(
+    tasks: Tasks, images: Sequence[LabelledImage], settings: SampleSettings
+) -> ScatteredSample:
+    """The descriptors that `sample_descriptors` draws on one machine."""
+    count = descriptors_per_image(len(images), settings)
+    paths = [image.path.absolute() for image in images]
+    parts = spans(len(images), _IMAGES, MOST_PARTS)
+    numbered = [(part.start, paths[part.start : part.stop]) for part in parts]
+    drawn = tasks.each(_draw, numbered, count, settings)
+    found = list(tasks.results(tasks.each(_summary, drawn), "descriptors"))
+    unreadable = {number: reason for _, reasons in found for number, reason in reasons.items()}
+    sizes = tuple(size for size, _ in found)
+    if not sum(sizes):
+        raise DataError("no descriptors: not one of the images is readable and shows anything")
+    return ScatteredSample(
+        tasks.each(_descriptors, drawn),
+        sizes,
+        tuple(image for number, image in enumerate(images) if number not in unreadable),
+        tuple(UnreadableImage(images[n].path, unreadable[n]) for n in sorted(unreadable)),
+    )
 
 
 def _draw(numbered: tuple[int, Sequence[Path]], count: int, settings: SampleSettings) -> _Drawn:

@@ -33,27 +33,18 @@ _AT_A_TIME = 32
 class Tasks:
     """What is submitted to the workers that a client is connected to."""
 
-    def __init__(self, client: "Client", priority: int = 0) -> None:
-        self._client, self._priority = client, priority
+    def __init__(self, client: "Client") -> None:
+        self._client = client
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future":
         """The future result of a function; futures among its arguments become their results."""
         return self._client.submit(
-            _in_one_thread,
-            function,
-            *arguments,
-            key=_key(function),
-            pure=False,
-            priority=self._priority,
+            _in_one_thread, function, *arguments, key=_key(function), pure=False
         )
 
     def given(self, value: Any) -> "Future":
         """A value of the driver that many tasks need, sent once and kept as results are."""
         return self._client.submit(_itself, value, key=_key(_itself), pure=False)
-
-    def whenever_idle(self) -> "Tasks":
-        """The same workers, for tasks that they turn to when there is nothing else to do."""
-        return Tasks(self._client, priority=-1)
 
     def map(self, function: Callable[..., Any], *columns: Sequence[Any]) -> list["Future"]:
         """The function of the first of all columns, of the second, and so on.
@@ -64,12 +55,7 @@ class Tasks:
         functions, key = [function] * len(columns[0]), _key(function)
         keys = [f"{key}-{number}" for number in range(len(functions))]
         futures: list[Future] = self._client.map(
-            _in_one_thread,
-            functions,
-            *columns,
-            key=keys,
-            pure=False,
-            priority=self._priority,
+            _in_one_thread, functions, *columns, key=keys, pure=False
         )
         return futures
 

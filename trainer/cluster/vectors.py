@@ -7,7 +7,7 @@ by images, of which there are few enough for Gram matrices, or of the classifier
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,9 +33,6 @@ _IMAGES = 48
 _MOST_PARTS = 128
 _STRIP = 8192
 
-Strips = tuple[tuple["Future", ...], ...]
-"""Some features of all images each, for every block."""
-
 
 @dataclass(frozen=True)
 class ScatteredVectors:
@@ -44,23 +41,20 @@ class ScatteredVectors:
     tasks: Tasks
     extractor: FeatureExtractor
     images: Sequence[LabelledImage]
-    strips: Strips
-    # Of copies that were asked for ahead, by the places of their images.
-    ahead: "dict[bytes | None, _BegunStrips]" = field(default_factory=dict)
+    strips: tuple[tuple["Future", ...], ...]
 
     @classmethod
     def pooled(
         cls, tasks: Tasks, extractor: FeatureExtractor, images: Sequence[LabelledImage]
     ) -> "ScatteredVectors":
         """The vectors that an extractor makes of these images."""
-        strips = _BegunStrips.of(tasks, extractor, images, mirrored=False).pooled(tasks)
+        strips = _pooled_strips(tasks, extractor, images, mirrored=False)
         return cls(tasks, extractor, images, strips)
 
     def only(self, extractor: FeatureExtractor, blocks: Sequence[int]) -> "ScatteredVectors":
         """Some of the blocks, which are those of another extractor."""
         strips = tuple(self.strips[each] for each in blocks)
-        ahead = {key: begun.only(blocks) for key, begun in self.ahead.items()}
-        return ScatteredVectors(self.tasks, extractor, self.images, strips, ahead)
+        return ScatteredVectors(self.tasks, extractor, self.images, strips)
 
     def grams(self) -> Grams:
         """Inner products of the images, which the workers keep too."""
@@ -71,19 +65,11 @@ class ScatteredVectors:
         if places is None:
             both = zip(self.strips, self._copies, strict=True)
         else:
-            copies = self._pooled_copies(places)
+            images = [self.images[place] for place in places]
+            copies = _pooled_strips(self.tasks, self.extractor, images, mirrored=True)
             some = tuple(tuple(self.tasks.each(_rows, own, places)) for own in self.strips)
             both = zip(some, copies, strict=True)
         return self._grams([list(zip(*own, strict=True)) for own in both])
-
-    def pool_copies_ahead(self, places: Labels | None = None) -> None:
-        """Have workers pool them while they wait for one another, or for the driver.
-
-        That fills the ends of batches: a search solves for five folds at a time.
-        """
-        idle = self.tasks.whenever_idle()
-        begun = _BegunStrips.of(idle, self.extractor, self._images_at(places), mirrored=True)
-        self.ahead[_key(places)] = begun
 
     def block_weights(
         self, coefficients: Float32Array, weights: Sequence[float]
@@ -99,18 +85,8 @@ class ScatteredVectors:
         return [np.concatenate([next(found) for _ in own]) for own in futures]
 
     @cached_property
-    def _copies(self) -> Strips:
-        return self._pooled_copies(None)
-
-    def _pooled_copies(self, places: Labels | None) -> Strips:
-        begun = self.ahead.pop(_key(places), None)
-        if begun is None:
-            images = self._images_at(places)
-            begun = _BegunStrips.of(self.tasks, self.extractor, images, mirrored=True)
-        return begun.pooled(self.tasks)
-
-    def _images_at(self, places: Labels | None) -> Sequence[LabelledImage]:
-        return self.images if places is None else [self.images[place] for place in places]
+    def _copies(self) -> tuple[tuple["Future", ...], ...]:
+        return _pooled_strips(self.tasks, self.extractor, self.images, mirrored=True)
 
     def _grams(self, strips: Sequence[Sequence[tuple["Future", ...]]]) -> Grams:
         """Of strips of each block, each of one or of several arrays that follow one another."""
@@ -142,46 +118,21 @@ def _bare(folds: Folds) -> Folds:
     return replace(folds, images=replace(folds.images, grams=(), solvers=None))
 
 
-def _key(places: Labels | None) -> bytes | None:
-    return None if places is None else places.tobytes()
-
-
-@dataclass(frozen=True)
-class _BegunStrips:
-    """Strips (n, any) of all blocks that workers are making, and what tells how far they are."""
-
-    strips: Strips
-    counts: list["Future"]
-
-    @classmethod
-    def of(
-        cls,
-        tasks: Tasks,
-        extractor: FeatureExtractor,
-        images: Sequence[LabelledImage],
-        *,
-        mirrored: bool,
-    ) -> "_BegunStrips":
-        given, pool = tasks.given(extractor), partial(_pool, mirrored=mirrored)
-        paths = [image.path.absolute() for image in images]
-        places = [_strips_of(at) for at in extractor.config.slices]
-        flat = [place for own in places for place in own]
-        spanned = spans(len(images), _IMAGES, _MOST_PARTS)
-        own = [paths[part.start : part.stop] for part in spanned]
-        parts = tasks.each(pool, own, given, flat)
-        joined = iter(tasks.each(np.concatenate, gathered(tasks, parts, len(flat))))
-        strips = tuple(tuple(next(joined) for _ in own) for own in places)
-        return cls(strips, tasks.each(_count, parts))
-
-    def only(self, blocks: Sequence[int]) -> "_BegunStrips":
-        """Those of some of the blocks."""
-        return _BegunStrips(tuple(self.strips[each] for each in blocks), self.counts)
-
-    def pooled(self, tasks: Tasks) -> Strips:
-        """The strips, once all images are pooled."""
-        for _ in tasks.results(self.counts, "pooled vectors"):
-            pass
-        return self.strips
+def _pooled_strips(
+    tasks: Tasks, extractor: FeatureExtractor, images: Sequence[LabelledImage], *, mirrored: bool
+) -> tuple[tuple["Future", ...], ...]:
+    """Strips (n, any) of all blocks, on the workers when this returns."""
+    given, pool = tasks.given(extractor), partial(_pool, mirrored=mirrored)
+    paths = [image.path.absolute() for image in images]
+    places = [_strips_of(at) for at in extractor.config.slices]
+    flat = [place for own in places for place in own]
+    spanned = spans(len(images), _IMAGES, _MOST_PARTS)
+    own = [paths[part.start : part.stop] for part in spanned]
+    parts = tasks.each(pool, own, given, flat)
+    joined = iter(tasks.each(np.concatenate, gathered(tasks, parts, len(flat))))
+    for _ in tasks.results(tasks.each(_count, parts), "pooled vectors"):
+        pass
+    return tuple(tuple(next(joined) for _ in own) for own in places)
 
 
 def _strips_of(block: slice) -> list[slice]:

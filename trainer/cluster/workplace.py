@@ -4,14 +4,13 @@ import logging
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from service.engine import FeatureExtractor
 from service.engine.config import ViewConfig
 from trainer.cluster.features import ScatteredDescriptors, require_cluster_settings
-from trainer.cluster.sampling import DrawnAhead
 from trainer.cluster.shards import StoredShards
 from trainer.cluster.tasks import Tasks, spans
 from trainer.cluster.vectors import ScatteredVectors
@@ -19,7 +18,7 @@ from trainer.config import FitConfig
 from trainer.cost import FitCost
 from trainer.data.dataset import LabelledImage
 from trainer.errors import ConfigError
-from trainer.features import DrawnDescriptors, FeaturePlan, sample_settings
+from trainer.features import DrawnDescriptors, FeaturePlan
 from trainer.learn.held_out import Mask
 from trainer.progress import duration_text
 from trainer.stored_vectors import ManyVectors
@@ -39,8 +38,6 @@ Result = TypeVar("Result")
 # Items of a task, at least, and tasks at most.
 _ITEMS = 32
 _MOST_PARTS = 1024
-# Descriptors that are drawn before they are needed: of as many, workers hold a gigabyte.
-_MOST_AHEAD = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,6 @@ class ClusterWorkplace:
 
     client: "Client"
     is_local: bool = False
-    _ahead: dict[ViewConfig, DrawnAhead] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def tasks(self) -> Tasks:
@@ -92,21 +88,7 @@ class ClusterWorkplace:
         self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
     ) -> DrawnDescriptors:
         """Descriptors of a view, which stay with the workers."""
-        ahead = self._ahead.pop(view, None)
-        if ahead is None or ahead.images != tuple(images):
-            ahead = DrawnAhead.begin(self.tasks, images, sample_settings(view, plan))
-        return ScatteredDescriptors(self.tasks, ahead.sample(self.tasks))
-
-    def draw_ahead(
-        self, images: Sequence[LabelledImage], view: ViewConfig, plan: FeaturePlan
-    ) -> None:
-        """Have workers draw them while they wait for one another, or for the driver.
-
-        They then hold those of two views, which of very many descriptors they may not be able to.
-        """
-        if plan.config.samples <= _MOST_AHEAD:
-            idle, settings = self.tasks.whenever_idle(), sample_settings(view, plan)
-            self._ahead[view] = DrawnAhead.begin(idle, images, settings)
+        return ScatteredDescriptors.draw(self.tasks, images, view, plan)
 
     def pool(self, extractor: FeatureExtractor, images: Sequence[LabelledImage]) -> TrainingVectors:
         """Pooled vectors of training images, which stay with the workers."""

@@ -67,19 +67,6 @@ def test_inner_products_are_those_of_one_machine(both: list[Any]) -> None:
     _assert_same_grams(found.grams_with_copies(places), expected.grams_with_copies(places))
 
 
-@pytest.mark.parametrize("places", [None, np.array([1, 4, 20])])
-def test_copies_that_are_pooled_ahead_are_the_same_also_of_some_blocks(
-    tasks: Tasks, images: tuple[LabelledImage, ...], places: Labels | None
-) -> None:
-    plain, ahead = (ScatteredVectors.pooled(tasks, ENGINE, images) for _ in range(2))
-    ahead.pool_copies_ahead(places)
-    for blocks in ([0, 1], [0]):
-        used = ENGINE.weighted([1.0 if block in blocks else 0.0 for block in (0, 1)])
-        both = (vectors.only(used, blocks) for vectors in (plain, ahead))
-        expected, found = (vectors.grams_with_copies(places).matrices for vectors in both)
-        np.testing.assert_array_equal(found, expected)
-
-
 @pytest.mark.parametrize("copies", [1, 2])
 def test_weights_are_those_of_one_machine(both: list[Any], copies: int) -> None:
     if copies == 2:
