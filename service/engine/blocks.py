@@ -30,11 +30,11 @@ class CodesBlock:
     config: CodesConfig
     coder: Coder
 
-    def pool(self, encoded: Encoded) -> Float32Array:
-        """The block (n_features,) of an image's codes."""
+    def pool(self, encoded: Encoded, out: Float32Array | None = None) -> Float32Array:
+        """The block (n_features,) of an image's codes, filled into `out` if that is given."""
         if encoded.finest is None:
-            return pooling.pool(encoded.codes, encoded.grid, self.config)
-        return pooling.pyramid(encoded.finest, self.config)
+            return pooling.pool(encoded.codes, encoded.grid, self.config, out)
+        return pooling.pyramid(encoded.finest, self.config, out)
 
     def placed(self, view: int, weight: float) -> "CodesBlock":
         """The same block for a view of this number, with this weight."""
@@ -91,8 +91,8 @@ class ResidualsBlock:
         """Sums of nothing yet, for descriptors in these regions."""
         return ResidualSums.zeros(regions, self.config.pyramid[0] ** 2, self.config.n_nodes)
 
-    def pool(self, encoded: Encoded) -> Float32Array:
-        """The block (n_features,) of an image's sums."""
+    def pool(self, encoded: Encoded, out: Float32Array | None = None) -> Float32Array:
+        """The block (n_features,) of an image's sums, filled into `out` if that is given."""
         sums = encoded.sums
         assert sums is not None  # noqa: S101  # the view knows its blocks
         parts = self._parts(sums)
@@ -100,7 +100,7 @@ class ResidualsBlock:
         for part, own in zip(parts, scales, strict=True):
             scale_parts(part, own)
         sums.part_scales[:] = scales
-        return pooling.unit(np.concatenate([part.reshape(-1) for part in parts]))
+        return pooling.to_unit(np.concatenate([part.reshape(-1) for part in parts], out=out))
 
     def _parts(self, sums: ResidualSums) -> list[Float32Array]:
         """Projected residuals (regions², nodes, components) of each level of the pyramid.

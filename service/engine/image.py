@@ -83,12 +83,17 @@ class Picture:
     @property
     def is_blank(self) -> bool:
         """Whether nothing is to be seen but one grey value, as far as coding may blur it."""
-        return bool(self.gray.max() - self.gray.min() < _LEAST_CONTRAST)
+        # Of most images, one row tells.
+        return not _has_contrast(self.gray[len(self.gray) // 2]) and not _has_contrast(self.gray)
 
     def mirrored(self) -> "Picture":
         """The picture with left and right exchanged."""
         colours = None if self.colours is None else np.ascontiguousarray(self.colours[:, ::-1])
         return Picture(np.ascontiguousarray(self.gray[:, ::-1]), colours)
+
+
+def _has_contrast(gray: Float32Array) -> bool:
+    return bool(gray.max() - gray.min() >= _LEAST_CONTRAST)
 
 
 def decode(data: bytes, max_side: int, limits: ImageLimits | None = None) -> Float32Array:
@@ -174,7 +179,8 @@ def _check_header(picture: Image.Image, data: bytes, limits: ImageLimits) -> Non
     if not isinstance(picture, JpegImagePlugin.JpegImageFile):
         _check_size(picture.size, limits)
         return
-    if max(picture.size) > limits.max_side or not _is_decoded_in_rows(data):
+    is_large = picture.width * picture.height > limits.max_pixels
+    if max(picture.size) > limits.max_side or (is_large and not _is_decoded_in_rows(data)):
         _check_size(picture.size, limits)
     _check_jpeg_size(picture.size, data)
     scans = _count_jpeg_scans(data)

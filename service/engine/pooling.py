@@ -12,14 +12,19 @@ from service.engine.codes import Codes
 from service.engine.config import CodesConfig, SignRule
 from service.engine.kernels.pooling import ABSOLUTE, RAW, SPLIT, find_maxima, pool_rows
 
-__all__ = ["finest_level", "maxima", "pool", "pyramid", "unit"]
+__all__ = ["finest_level", "maxima", "pool", "pyramid", "to_unit"]
 
 _SIGN_RULES: dict[SignRule, int] = {"absolute": ABSOLUTE, "raw": RAW, "split": SPLIT}
 
 
-def pool(codes: Codes, grid: tuple[int, int], config: CodesConfig) -> Float32Array:
-    """The block of codes (n_features,) on a grid of (rows, cols), of unit length or zero."""
-    return pyramid(finest_level(codes, grid, config), config)
+def pool(
+    codes: Codes, grid: tuple[int, int], config: CodesConfig, out: Float32Array | None = None
+) -> Float32Array:
+    """The block of codes (n_features,) on a grid of (rows, cols), of unit length or zero.
+
+    It is filled into `out`, if that is given.
+    """
+    return pyramid(finest_level(codes, grid, config), config, out)
 
 
 def finest_level(
@@ -39,9 +44,12 @@ def finest_level(
     return finest
 
 
-def pyramid(finest: Float32Array, config: CodesConfig) -> Float32Array:
+def pyramid(
+    finest: Float32Array, config: CodesConfig, out: Float32Array | None = None
+) -> Float32Array:
     """The block of codes (n_features,) whose finest level is known, of unit length or zero."""
-    return unit(np.concatenate([_coarsen(finest, regions).ravel() for regions in config.pyramid]))
+    levels = [_coarsen(finest, regions).reshape(-1) for regions in config.pyramid]
+    return to_unit(np.concatenate(levels, out=out))
 
 
 def maxima(codes: Codes, grid: tuple[int, int], config: CodesConfig) -> Int32Array:
@@ -72,7 +80,7 @@ def _coarsen(finest: Float32Array, regions: int) -> Float32Array:
     return coarse
 
 
-def unit(vector: Float32Array) -> Float32Array:
-    """The vector at unit length; one of zeros stays."""
+def to_unit(vector: Float32Array) -> Float32Array:
+    """The vector, scaled to unit length in place; one of zeros stays."""
     norm = np.float32(np.sqrt(np.dot(vector, vector)))
-    return vector / norm if norm > 0 else vector
+    return np.divide(vector, norm, out=vector) if norm > 0 else vector

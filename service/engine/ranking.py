@@ -27,10 +27,11 @@ class ScoredImage:
 
 def probabilities(scores: Float32Array | Float64Array, scale: float) -> Float64Array:
     """Softmax of the scaled scores along the last axis; sums to one."""
-    scaled = scores.astype(np.float64) * scale
-    exponentials = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
-    normalised: Float64Array = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    return normalised
+    chances: Float64Array = np.multiply(scores, scale, dtype=np.float64)
+    chances -= chances.max(axis=-1, keepdims=True)
+    np.exp(chances, out=chances)
+    chances /= chances.sum(axis=-1, keepdims=True)
+    return chances
 
 
 def rank(

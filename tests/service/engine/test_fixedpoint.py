@@ -1,5 +1,6 @@
 """Directions in fixed point against float64, and the integer instructions against Python."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,15 @@ from service.engine.arrays import (
 )
 from service.engine.compiling import kernel
 from service.engine.errors import DescriptorError
-from service.engine.fixedpoint import Descriptors, FixedPoint, is_wide, quantise_rows, unit_of
+from service.engine.fixedpoint import (
+    Descriptors,
+    FixedPoint,
+    block_scratch,
+    is_wide,
+    quantise_rows,
+    room_for_block,
+    unit_of,
+)
 from service.engine.kernels.integers import (
     BATCH,
     LANES,
@@ -449,3 +458,20 @@ def test_some_of_the_descriptors_are_rounded_anew(*, wide: bool) -> None:
     some, picked = descriptors.part(slice(4, 7)), descriptors.at(np.array([8, 2]))
     np.testing.assert_array_equal(some.fixed(wide=wide).directions, whole.directions[4:7])
     np.testing.assert_array_equal(picked.fixed(wide=wide).directions, whole.directions[[8, 2]])
+
+
+def test_a_thread_keeps_its_memory_for_kernels_and_shares_it_with_no_other() -> None:
+    def memory() -> tuple[npt.NDArray[Any], ...]:
+        return *block_scratch(5), room_for_block(128, wide=False)
+
+    with ThreadPoolExecutor(1) as other:
+        pairs = zip(memory(), memory(), other.submit(memory).result(), strict=True)
+        for own, again, others in pairs:
+            assert again is own
+            assert not np.shares_memory(own, others)
+
+
+def test_memory_for_kernels_is_of_the_size_that_was_asked_for() -> None:
+    assert [len(block_scratch(n).correlations) for n in (5, 40, 5)] == [32, 40, 32]
+    assert room_for_block(128, wide=False).dtype == np.uint8
+    assert room_for_block(256, wide=True).shape == (32, 256)

@@ -20,7 +20,7 @@ from service.engine import (
     UnsupportedImageError,
 )
 from service.engine.arrays import Float32Array
-from service.engine.image import decode
+from service.engine.image import Picture, decode
 from tests.support import forged, pictures
 from tests.support.samples import IMAGES, PROPERTY, encoded
 
@@ -370,6 +370,14 @@ def test_a_large_jpeg_of_one_colour_is_accepted(*, progressive: bool) -> None:
         Image.new("L", (3_000, 2_000), 255), "JPEG", optimize=True, progressive=progressive
     )
     assert decode(blank, MAX_SIDE).min() == 1
+
+
+@pytest.mark.parametrize("place", [(0, 0), (15, 7), (31, 39)])
+def test_one_pixel_that_differs_is_something_to_see(place: tuple[int, int]) -> None:
+    gray = np.full((32, 40), 0.5, np.float32)
+    assert Picture(gray).is_blank
+    gray[place] += 5 / 255
+    assert not Picture(gray).is_blank
 
 
 def test_a_jpeg_of_400_scans_is_refused_before_it_is_decoded() -> None:
