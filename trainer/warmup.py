@@ -37,8 +37,9 @@ _TINY = FitConfig(
 _VARIANTS: tuple[dict[str, object], ...] = (
     {"refinements": 1},
     {"groups": 3, "dictionary_update": "ksvd", "descriptor": "lazebnik-sift"},
+    {"recipe": "best"},  # whose colours have signs
 )
-_SIDE = 40
+_SIDE = 48
 
 
 def warm() -> float:
@@ -67,5 +68,5 @@ def _write_images(folder: Path) -> None:
     for label in ("one", "other"):
         (folder / label).mkdir()
         for number in range(3):
-            pixels = rng.integers(0, 256, (_SIDE, _SIDE), np.uint8)
+            pixels = rng.integers(0, 256, (_SIDE, _SIDE, 3), np.uint8)
             Image.fromarray(pixels).save(folder / label / f"{number}.png")
