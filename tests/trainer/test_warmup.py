@@ -46,9 +46,10 @@ print(sorted({name for name, _ in signatures() - known}))
 """
 
 
-def test_warming_compiles_every_kernel_that_a_fit_calls() -> None:
+def lines_of(script: str, *arguments: str) -> list[str]:
+    """What a script prints."""
     done = subprocess.run(
-        [sys.executable, "-c", KERNELS_AFTER_WARMING],
+        [sys.executable, "-c", script, *arguments],
         capture_output=True,
         text=True,
         check=True,
@@ -56,7 +57,11 @@ def test_warming_compiles_every_kernel_that_a_fit_calls() -> None:
         env=environment(),
         cwd=ROOT,
     )
-    first, *rows = done.stdout.splitlines()
+    return done.stdout.splitlines()
+
+
+def test_warming_compiles_every_kernel_that_a_fit_calls() -> None:
+    first, *rows = lines_of(KERNELS_AFTER_WARMING)
     assert first.startswith("kernels ready after ")
     compiled = {name: int(count) for name, count in map(str.split, rows)}
     assert len(compiled) >= 10
@@ -71,13 +76,4 @@ def test_a_fit_after_warming_compiles_nothing(recipe: str, tmp_path: Path) -> No
         Image.merge("RGB", [gray, gray.rotate(90), gray.rotate(180)]).save(path)
     options = ["--recipe", recipe, "--samples", "3000", "--atoms", "64", "--iterations", "2"]
     arguments = [str(photos), "--out", str(tmp_path / "models" / "photos"), *options, "--no-cache"]
-    done = subprocess.run(
-        [sys.executable, "-c", NEW_AFTER_WARMING, *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=DEADLINE_SECONDS,
-        env=environment(),
-        cwd=ROOT,
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert lines_of(NEW_AFTER_WARMING, *arguments)[-1] == "[]"
