@@ -47,7 +47,7 @@ def finest_level(
 def pyramid(
     finest: Float32Array, config: CodesConfig, out: Float32Array | None = None
 ) -> Float32Array:
-    """The block of codes (n_features,) whose finest level is known, of unit length or zero."""
+    """The same block, whose finest level is known."""
     levels = [_coarsen(finest, regions).reshape(-1) for regions in config.pyramid]
     return to_unit(np.concatenate(levels, out=out))
 
