@@ -21,6 +21,7 @@ __all__ = [
     "Float64Array",
     "Int8Array",
     "Int32Array",
+    "Int64Array",
     "IntpArray",
     "Scalar",
     "Tensors",
@@ -36,6 +37,7 @@ Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
 Int8Array = npt.NDArray[np.int8]
 Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
 IntpArray = npt.NDArray[np.intp]
 UInt8Array = npt.NDArray[np.uint8]
 UInt32Array = npt.NDArray[np.uint32]

@@ -58,14 +58,13 @@ def grid_shape(cells: Float32Array, step: int) -> tuple[int, int]:
     return (rows, cols) if rows * cols else (0, 0)
 
 
-def locate(cells: Float32Array, step: int, begin: int, end: int) -> Descriptors:
-    """The descriptors of rows `begin` to `end` of the grid, row by row."""
-    _, cols = grid_shape(cells, step)
-    starts = _starts(begin, end, cols, cells.shape[1], step // CELL)
+def locate(cells: Float32Array, step: int) -> Descriptors:
+    """The descriptors of the grid, row by row."""
+    starts = _starts(*grid_shape(cells, step), cells.shape[1], step // CELL)
     return Descriptors(frozen(cells.reshape(-1)), starts, cells.shape[1] * _NUMBERS)
 
 
-def _starts(begin: int, end: int, cols: int, pitch: int, stride: int) -> UInt64Array:
+def _starts(rows: int, cols: int, pitch: int, stride: int) -> UInt64Array:
     """Where the first cell of every descriptor lies in a map with `pitch` cells a row."""
-    first = stride * (np.arange(begin, end)[:, None] * pitch + np.arange(cols))
+    first = stride * (np.arange(rows)[:, None] * pitch + np.arange(cols))
     return frozen((first * _NUMBERS).reshape(-1).astype(np.uint64))

@@ -22,8 +22,11 @@ __all__ = [
     "describe",
     "grid_shape",
     "image_copy",
+    "is_early",
+    "is_in_strips",
     "locate",
     "patches",
+    "rows_from",
     "sift_kind",
 ]
 
@@ -49,7 +52,7 @@ def describe(picture: Picture, view: ViewConfig) -> Float32Array:
     rows, cols = grid_shape(copy, view)
     if not rows:
         return np.empty((0, 0, DESCRIPTOR_WIDTH), np.float32)
-    return locate(copy, view, 0, rows).joined().reshape(rows, cols, DESCRIPTOR_WIDTH)
+    return locate(copy, view).joined().reshape(rows, cols, DESCRIPTOR_WIDTH)
 
 
 def image_copy(picture: Picture, view: ViewConfig) -> Float32Array:
@@ -75,11 +78,31 @@ def grid_shape(copy: Float32Array, view: ViewConfig) -> tuple[int, int]:
     return 0, 0
 
 
-def locate(copy: Float32Array, view: ViewConfig, begin: int, end: int) -> Descriptors:
-    """The descriptors of some rows of the grid, row by row; there must be such rows."""
+def locate(copy: Float32Array, view: ViewConfig) -> Descriptors:
+    """The descriptors of the grid, row by row; there must be some."""
     if view.descriptor == "colour":
-        return colour.locate(copy, view.step, begin, end)
-    return sift.locate(copy, sift_kind(view), view.step, begin, end).descriptors
+        return colour.locate(copy, view.step)
+    return sift.locate(copy, sift_kind(view), view.step).descriptors
+
+
+def is_in_strips(view: ViewConfig) -> bool:
+    """Whether descriptors can be computed strip by strip, by `sift.in_strips`."""
+    return view.descriptor in ("fast-sift", "contour-sift")
+
+
+def is_early(view: ViewConfig) -> bool:
+    """Whether the first rows of an image suffice for the first descriptors.
+
+    Others come from a copy that is made of the whole image, or from a grid in its middle.
+    """
+    return view.descriptor == "fast-sift" and view.reduction == 1
+
+
+def rows_from(pixel_rows: int, view: ViewConfig) -> int:
+    """How many rows of an early view's grid the first so many rows of an image suffice for."""
+    if pixel_rows < sift.SMALLEST_SIDE:
+        return 0
+    return (pixel_rows - sift.SMALLEST_SIDE) // view.step + 1
 
 
 def patches(height: int, width: int, view: ViewConfig) -> Patches:

@@ -1,24 +1,43 @@
-"""Tree, coder and sums of residuals together: serving does all three in one pass.
+"""Descriptor, tree, coder, sums and maxima together: serving does all in one pass.
 
-The kernel is made of the same parts as `Tree.route` and `Coder.encode` and gives the same
-numbers. Training calls those two, because it needs the leaves before there is a coder.
+The kernel is made of the same parts as `sift.locate`, `Tree.route`, `Coder.encode` and `pool`, and
+gives the same numbers. Training calls those, because it needs the leaves before there is a coder.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int32Array, IntpArray, frozen
+from service.engine import strips as strips_of
+from service.engine.arrays import Float32Array, Int32Array, Int64Array, IntpArray, frozen
 from service.engine.codes import Codes
 from service.engine.coding import Coder, no_coder
 from service.engine.fixedpoint import Descriptors, block_scratch, lengths_of, room_for_block
-from service.engine.kernels.encoding import encode_runs
+from service.engine.kernels.encoding import (
+    Grid,
+    Source,
+    Strips,
+    Sums,
+    TreeTables,
+    Written,
+    encode_strips,
+)
 from service.engine.kernels.integers import LANES
 from service.engine.tree import Tree
 
-__all__ = ["Encoded", "Outputs", "ResidualSums", "Routed", "encode_by_tree", "every"]
+__all__ = [
+    "Encoded",
+    "Found",
+    "Outputs",
+    "ResidualSums",
+    "Routed",
+    "TreeCoder",
+    "coded_grid",
+    "encode_by_tree",
+    "given",
+    "take_strips",
+]
 
 
 @dataclass(frozen=True)
@@ -54,10 +73,10 @@ class ResidualSums:
 
 
 class Routed(NamedTuple):
-    """All descriptors on a grid of (rows, cols), in parts of whole rows, and their leaves (n,)."""
+    """All descriptors on a grid of (rows, cols), row by row, and their leaves (n,)."""
 
     grid: tuple[int, int]
-    descriptors: Sequence[Descriptors]
+    descriptors: Descriptors
     leaf_ids: Int32Array
 
 
@@ -77,18 +96,44 @@ class Encoded(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What coding n descriptors fills: codes, steps and norms (n,), and sums that it adds to."""
+    """What coding fills for a grid of n descriptors, of which c are coded.
 
-    codes: Codes
+    leaf_ids, steps, norms (n,); atom_ids, values (c, m).
+    """
+
+    grid: Grid
+    leaf_ids: Int32Array
     steps: Float32Array
     norms: Float32Array
-    sums: ResidualSums | None = None
+    atom_ids: Int32Array
+    values: Float32Array
 
     @classmethod
-    def empty(cls, count: int, nonzeros: int) -> "Outputs":
-        """Room for so many descriptors."""
-        codes = Codes.empty(np.empty(count, np.int32), nonzeros)
-        return cls(codes, np.empty(count, np.float32), np.empty(count, np.float32))
+    def empty(cls, grid: Grid, nonzeros: int) -> "Outputs":
+        """Room for the descriptors of a grid."""
+        n, (coded_rows, coded_cols) = grid.rows * grid.cols, coded_grid(grid)
+        shape = (coded_rows * coded_cols, nonzeros)
+        return cls(
+            grid,
+            np.empty(n, np.int32),
+            np.empty(n, np.float32),
+            np.empty(n, np.float32),
+            np.empty(shape, np.int32),
+            np.empty(shape, np.float32),
+        )
+
+    @classmethod
+    def of_list(cls, count: int, nonzeros: int) -> "Outputs":
+        """Room for so many descriptors that are all coded."""
+        return cls.empty(Grid(count, 1, 1), nonzeros)
+
+    @property
+    def codes(self) -> Codes:
+        """The codes of the descriptors that are coded."""
+        leaf_ids, (rows, cols, stride) = self.leaf_ids, self.grid
+        if stride > 1:
+            leaf_ids = leaf_ids.reshape(rows, cols)[::stride, ::stride].reshape(-1)
+        return Codes(leaf_ids, self.atom_ids, self.values)
 
     @property
     def lengths(self) -> Float32Array:
@@ -96,59 +141,120 @@ class Outputs(NamedTuple):
         return lengths_of(self.steps, self.norms)
 
     def put(self, places: IntpArray, others: "Outputs") -> None:
-        """Replace what there is at some places, but for the sums."""
-        self.codes.leaf_ids[places] = others.codes.leaf_ids
-        self.codes.atom_ids[places] = others.codes.atom_ids
-        self.codes.values[places] = others.codes.values
-        self.steps[places], self.norms[places] = others.steps, others.norms
-
-    def part(self, rows: slice, sums: ResidualSums | None = None) -> "Outputs":
-        """A view of some rows, with sums of their own."""
-        return Outputs(self.codes.part(rows), self.steps[rows], self.norms[rows], sums)
+        """Replace what there is at some places of a list."""
+        for own, other in zip(self[1:], others[1:], strict=True):
+            own[places] = other
 
 
-def every(stride: int, cols: int, begin: int, end: int) -> IntpArray:
-    """Places of every `stride`-th descriptor, in each direction, of a grid with `cols` columns.
+def coded_grid(grid: Grid) -> tuple[int, int]:
+    """Rows and columns of the descriptors that are coded."""
+    return -(-grid.rows // grid.every), -(-grid.cols // grid.every)
 
-    Those in rows `begin` to `end`, row by row, counted from the first descriptor of row `begin`.
+
+class Found(NamedTuple):
+    """What one thread adds up, and finds the largest of, over the strips that it takes.
+
+    Sums of residuals, the largest values (regions, regions, channels) of codes by a sign rule of
+    `kernels/pooling.py`, and nanoseconds of describing, coding and pooling.
     """
-    rows = np.arange(-(-begin // stride) * stride, end, stride) - begin
-    places: IntpArray = (rows[:, None] * cols + np.arange(0, cols, stride)).reshape(-1)
-    return places
+
+    sums: ResidualSums
+    finest: Float32Array
+    sign_rule: int
+    laps: Int64Array
+
+    @classmethod
+    def nothing(
+        cls,
+        sums: ResidualSums | None = None,
+        finest: Float32Array | None = None,
+        sign_rule: int = 0,
+    ) -> "Found":
+        """Nothing yet; what is left out will not be found."""
+        return cls(
+            _NO_SUMS if sums is None else sums,
+            _NO_MAXIMA if finest is None else finest,
+            sign_rule,
+            np.zeros(3, np.int64),
+        )
 
 
 _NO_SUMS = ResidualSums.zeros(np.zeros(0, np.int32), 0, 1)
+_NO_MAXIMA = np.zeros((0, 0, 0), np.float32)
 _NO_CODERS = {wide: no_coder(wide=wide) for wide in (False, True)}
+_NO_IMAGE = frozen(np.zeros((0, 0), np.float32))
+_NO_TAPS = frozen(np.zeros(0, np.float32))
+_NO_MAP = np.zeros((0, 2, 0, 8), np.float32)
+
+
+def given(descriptors: Descriptors) -> Source:
+    """Descriptors that are computed already."""
+    return Source(
+        gray=_NO_IMAGE,
+        smooth=_NO_TAPS,
+        derive=_NO_TAPS,
+        bands=_NO_IMAGE,
+        step=0,
+        side=0,
+        features=_NO_MAP,
+        flat=descriptors.flat,
+        starts=descriptors.starts,
+        stride=descriptors.stride,
+        longest=float(descriptors.longest),
+    )
+
+
+class TreeCoder(NamedTuple):
+    """A tree, and the coder of its leaves; without one, codes have no nonzeros.
+
+    A coder is wide if the tree is.
+    """
+
+    tree: Tree
+    coder: Coder | None
 
 
 def encode_by_tree(
-    descriptors: Descriptors, tree: Tree, coder: Coder | None, outputs: Outputs
+    descriptors: Descriptors,
+    by: TreeCoder,
+    outputs: Outputs,
+    sums: ResidualSums | None = None,
+    strips: Strips | None = None,
 ) -> None:
-    """Fill the codes, leaf ids included, the steps and norms of descriptors; add to the sums.
+    """Fill the outputs of descriptors that are all coded, and add to the sums.
 
-    Without a coder, the codes have no nonzeros. A coder is wide if the tree is.
+    With `strips`, other threads may do the same at the same time.
     """
-    coder = coder or _NO_CODERS[tree.wide]
-    codes, sums = outputs.codes, outputs.sums or _NO_SUMS
-    encode_runs(
-        descriptors.flat,
-        descriptors.starts,
-        descriptors.stride,
-        descriptors.longest,
-        room_for_block(descriptors.width, wide=tree.wide),
-        tree.directions,
-        tree.cuts,
-        tree.depth,
+    strips = strips or strips_of.cut(len(descriptors), 1, 1)
+    take_strips(strips, given(descriptors), by, outputs, Found.nothing(sums))
+
+
+def take_strips(
+    strips: Strips, source: Source, by: TreeCoder, outputs: Outputs, found: Found
+) -> None:
+    """Take strips of descriptors until there is none; fill their outputs, add to what is found."""
+    tree, coder = by.tree, by.coder or _NO_CODERS[by.tree.wide]
+    sums = found.sums
+    has_memory = encode_strips(
+        strips,
+        source,
+        outputs.grid,
+        room_for_block(tree.directions.shape[1], wide=tree.wide),
+        TreeTables(tree.directions, tree.cuts, tree.depth),
         coder.leaves,
         coder.atoms,
-        sums.regions,
-        tree.depth - sums.level,
-        block_scratch(codes.atom_ids.shape[1]),
-        outputs.steps,
-        outputs.norms,
-        codes.leaf_ids,
-        codes.atom_ids,
-        codes.values,
-        sums.totals.reshape(-1, LANES),
-        sums.masses,
+        Sums(
+            sums.regions,
+            tree.depth - sums.level,
+            sums.totals.reshape(-1, LANES),
+            sums.masses,
+            found.finest,
+            found.sign_rule,
+            len(coder.atoms),
+        ),
+        block_scratch(outputs.atom_ids.shape[1]),
+        Written(*outputs[1:]),
+        found.laps,
     )
+    if not has_memory:
+        raise MemoryError("there is not enough memory to describe an image")

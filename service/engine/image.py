@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 from PIL import Image, JpegImagePlugin, TiffImagePlugin, UnidentifiedImageError
@@ -26,6 +26,7 @@ from service.engine.errors import (
 )
 from service.engine.image_formats import WITHOUT_HEIF, has_signature, is_heif, readable_formats
 from service.engine.image_limits import ImageLimits
+from service.engine.jpeg_rows import JpegRows, OnRows
 
 __all__ = ["Picture", "decode", "decode_picture", "decode_rgb", "stated_size"]
 
@@ -96,18 +97,29 @@ def _has_contrast(gray: Float32Array) -> bool:
     return bool(gray.max() - gray.min() >= _LEAST_CONTRAST)
 
 
-def decode(data: bytes, max_side: int, limits: ImageLimits | None = None) -> Float32Array:
+def decode(
+    data: bytes,
+    max_side: int,
+    limits: ImageLimits | None = None,
+    on_rows: OnRows | None = None,
+) -> Float32Array:
     """Grey image (h, w) with EXIF orientation applied and sides of at most `max_side`.
 
     Only the first frame of an animation is read; transparency shows white. Raises an
     `ImageError`, or `MemoryError` where there is no memory for an image that `limits` allow.
+    `on_rows` is told of the first rows of some images before the others are decoded.
     """
-    return _decode(data, limits, partial(_to_gray, max_side=max_side))
+    return _decode(data, limits, partial(_to_gray, max_side=max_side, on_rows=on_rows))
 
 
-def decode_picture(data: bytes, max_side: int, limits: ImageLimits | None = None) -> Picture:
+def decode_picture(
+    data: bytes,
+    max_side: int,
+    limits: ImageLimits | None = None,
+    on_rows: OnRows | None = None,
+) -> Picture:
     """The image of `decode` with its colours."""
-    return _decode(data, limits, partial(_to_picture, max_side=max_side))
+    return _decode(data, limits, partial(_to_picture, max_side=max_side, on_rows=on_rows))
 
 
 def decode_rgb(data: bytes, max_side: int, limits: ImageLimits | None = None) -> UInt8Array:
@@ -258,34 +270,61 @@ def _big_endian(data: bytes, position: int) -> int:
     return max(int.from_bytes(data[position : position + 2], "big"), 2)
 
 
-def _to_gray(picture: Image.Image, limits: ImageLimits, max_side: int) -> Float32Array:
+def _to_gray(
+    picture: Image.Image, limits: ImageLimits, max_side: int, on_rows: OnRows | None
+) -> Float32Array:
     target = _fit(picture.size, max_side)
-    _load(picture, "L", target, limits)
-    return _gray_pixels(_at_working_size(_luma(picture), picture, target))
+    gray = _load(picture, "L", target, limits, on_rows)
+    return _gray_at(target, picture) if gray is None else gray
 
 
-def _load(picture: Image.Image, mode: str, target: tuple[int, int], limits: ImageLimits) -> None:
+def _load(
+    picture: Image.Image,
+    mode: str,
+    target: tuple[int, int],
+    limits: ImageLimits,
+    on_rows: OnRows | None = None,
+) -> Float32Array | None:
     """Decode a JPEG straight to `mode` and to the smallest size above the target, others as is.
 
-    A JPEG's limit of pixels is for those that are allocated.
+    A JPEG's limit of pixels is for those that are allocated. Returns the grey image if `on_rows`
+    was told of its rows, which is possible where these are rows of the target, too.
     """
     picture.draft(mode, target)
     _check_size(picture.size, limits)
+    if on_rows and picture.size == target and _is_upright_jpeg(picture):
+        return JpegRows(picture, lambda part, out: _gray_pixels(_luma(part), out), on_rows).load()
     picture.load()
+    return None
 
 
-def _gray_pixels(gray: Image.Image) -> Float32Array:
+def _is_upright_jpeg(picture: Image.Image) -> TypeGuard[JpegImagePlugin.JpegImageFile]:
+    is_jpeg = isinstance(picture, JpegImagePlugin.JpegImageFile)
+    return is_jpeg and _orientation(picture) == 1
+
+
+def _gray_at(target: tuple[int, int], picture: Image.Image) -> Float32Array:
+    return _gray_pixels(_at_working_size(_luma(picture), picture, target))
+
+
+def _gray_pixels(gray: Image.Image, out: Float32Array | None = None) -> Float32Array:
+    """Values from 0 to 1 (h, w), filled into `out` if that is given."""
     if gray.mode == "F":
         # Bicubic resampling overshoots at edges, which Pillow cuts off in 8-bit images only.
-        return np.asarray(gray, np.float32).clip(0, 1)
-    pixels: Float32Array = np.multiply(np.asarray(gray), np.float32(1 / 255), dtype=np.float32)
+        return np.clip(np.asarray(gray, np.float32), 0, 1, out=out)
+    pixels: Float32Array = np.multiply(
+        np.asarray(gray), np.float32(1 / 255), out=out, dtype=np.float32
+    )
     return pixels
 
 
-def _to_picture(picture: Image.Image, limits: ImageLimits, max_side: int) -> Picture:
+def _to_picture(
+    picture: Image.Image, limits: ImageLimits, max_side: int, on_rows: OnRows | None
+) -> Picture:
     target = _fit(picture.size, max_side)
-    _load(picture, "RGB" if _is_rgb_jpeg(picture) else "YCbCr", target, limits)
-    gray = _gray_pixels(_at_working_size(_luma(picture), picture, target))
+    mode = "RGB" if _is_rgb_jpeg(picture) else "YCbCr"
+    gray = _load(picture, mode, target, limits, on_rows)
+    gray = _gray_at(target, picture) if gray is None else gray
     colours = _colours(picture)
     return Picture(gray, None if colours is None else _reduced(colours, picture, target))
 

@@ -34,7 +34,8 @@ from service.engine.config import (
     CodesConfig,
     EngineConfig,
 )
-from service.engine.encoding import Encoded, every
+from service.engine.early_start import EarlyStart
+from service.engine.encoding import Encoded
 from service.engine.errors import BundleError, DescriptorError, ImageError, LabelError
 from service.engine.explanation import DescribedImage, Explanation, map_block
 from service.engine.fixedpoint import Descriptors
@@ -42,6 +43,7 @@ from service.engine.freed_memory import keep_freed_memory
 from service.engine.hashing import Hash, hash_from_tensors
 from service.engine.image import Picture
 from service.engine.image_limits import ImageLimits
+from service.engine.jpeg_rows import OnRows
 from service.engine.manifest import Manifest
 from service.engine.ranking import Prediction, ScoredImage
 from service.engine.stopwatch import Stopwatch
@@ -138,11 +140,13 @@ class FeatureExtractor:
         """Encoded image -> grey float32 (h, w) in [0, 1] at working size."""
         return image.decode(data, self.config.max_side, limits)
 
-    def decode_picture(self, data: bytes, limits: ImageLimits | None = None) -> Picture:
+    def decode_picture(
+        self, data: bytes, limits: ImageLimits | None = None, on_rows: OnRows | None = None
+    ) -> Picture:
         """Encoded image -> picture at working size, in colour if a view reads colours."""
         if self.config.needs_colour:
-            return image.decode_picture(data, self.config.max_side, limits)
-        return Picture(self.decode(data, limits))
+            return image.decode_picture(data, self.config.max_side, limits, on_rows)
+        return Picture(image.decode(data, self.config.max_side, limits, on_rows))
 
     def describe(self, gray: Float32Array) -> Float32Array:
         """Grey image (h, w) -> descriptors (rows, cols, 128) of the first block of codes."""
@@ -158,19 +162,34 @@ class FeatureExtractor:
     def pool(self, codes: Codes, grid: tuple[int, int]) -> Float32Array:
         """Codes of a grid of (rows, cols) descriptors -> first block of codes (n_features,)."""
         _check_codes(codes, grid, self.config.codes)
-        (rows, cols), stride = grid, self.config.codes.stride
-        coded_grid = -(-rows // stride), -(-cols // stride)
-        coded = Encoded(codes.at(every(stride, cols, 0, rows)), coded_grid)
-        return self._codes.pool(coded)
+        stride = self.config.codes.stride
+        taken = np.arange(grid[0] * grid[1]).reshape(grid)[::stride, ::stride]
+        rows, cols = taken.shape
+        return self._codes.pool(Encoded(codes.at(taken.reshape(-1)), (rows, cols)))
 
     def pooled_vector(
         self, data: bytes, limits: ImageLimits | None = None, watch: Stopwatch | None = None
     ) -> Float32Array:
         """Encoded image -> pooled vector (n_features,)."""
-        watch = watch or Stopwatch()
-        picture = self.decode_picture(data, limits)
+        return self._decode_and_pool(data, limits, watch or Stopwatch())[1]
+
+    def _decode_and_pool(
+        self, data: bytes, limits: ImageLimits | None, watch: Stopwatch
+    ) -> tuple[bool, Float32Array]:
+        """Encoded image -> whether it is blank, and its pooled vector (n_features,).
+
+        Other threads begin with the first rows of the image while the others are decoded.
+        """
+        early = EarlyStart(self.views, self.threads)
+        with early:
+            picture = self.decode_picture(data, limits, early.on_rows)
+        is_blank = picture.is_blank  # looked at while it is in the cache
         watch.lap("decode")
-        return self.pool_picture(picture, watch)
+        encoded = [
+            view.encode_image(picture, self.threads, watch, begun=early.begun_for(view))
+            for view in self.views
+        ]
+        return is_blank, self.pool_encoded(encoded, watch)
 
     def pool_picture(self, picture: Picture, watch: Stopwatch | None = None) -> Float32Array:
         """Picture at working size -> pooled vector (n_features,)."""
@@ -249,10 +268,8 @@ class Engine(FeatureExtractor):
     ) -> ScoredImage:
         """Encoded image -> its scores, and what else tells whether it is known."""
         watch = watch or Stopwatch()
-        picture = self.decode_picture(data, limits)
-        is_blank = picture.is_blank  # looked at while it is in the cache
-        watch.lap("decode")
-        scores = self.classifier.scores(self.pool_picture(picture, watch))
+        is_blank, pooled = self._decode_and_pool(data, limits, watch)
+        scores = self.classifier.scores(pooled)
         watch.lap("classifier")
         return ScoredImage(scores, is_blank)
 

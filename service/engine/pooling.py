@@ -12,7 +12,7 @@ from service.engine.codes import Codes
 from service.engine.config import CodesConfig, SignRule
 from service.engine.kernels.pooling import ABSOLUTE, RAW, SPLIT, find_maxima, pool_rows
 
-__all__ = ["finest_level", "maxima", "pool", "pyramid", "to_unit"]
+__all__ = ["finest_level", "maxima", "no_maxima", "pool", "pyramid", "sign_rule", "to_unit"]
 
 _SIGN_RULES: dict[SignRule, int] = {"absolute": ABSOLUTE, "raw": RAW, "split": SPLIT}
 
@@ -27,21 +27,24 @@ def pool(
     return pyramid(finest_level(codes, grid, config), config, out)
 
 
-def finest_level(
-    codes: Codes, grid: tuple[int, int], config: CodesConfig, first_row: int = 0
-) -> Float32Array:
-    """Largest values (regions, regions, n_channels) of codes in the finest regions of a grid.
-
-    The codes are those of all its rows from `first_row` on, or of some. That of all rows is the
-    maximum of those of its parts.
-    """
+def finest_level(codes: Codes, grid: tuple[int, int], config: CodesConfig) -> Float32Array:
+    """Largest values (regions, regions, n_channels) of codes in the finest regions of a grid."""
     rows, cols = grid
-    finest = np.zeros((config.pyramid[0], config.pyramid[0], config.n_channels), np.float32)
-    if cols:
-        atom_ids, values = _on_grid(codes, (len(codes.leaf_ids) // cols, cols))
-        rule = _SIGN_RULES[config.sign_rule]
-        pool_rows(atom_ids, values, first_row, rows, rule, config.n_atoms, finest)
+    finest = no_maxima(config)
+    if rows * cols:
+        atom_ids, values = frozen(codes.atom_ids), frozen(codes.values)
+        pool_rows(atom_ids, values, cols, rows, sign_rule(config), config.n_atoms, finest)
     return finest
+
+
+def no_maxima(config: CodesConfig) -> Float32Array:
+    """Zeros (regions, regions, n_channels), which every maximum starts from."""
+    return np.zeros((config.pyramid[0], config.pyramid[0], config.n_channels), np.float32)
+
+
+def sign_rule(config: CodesConfig) -> int:
+    """What kernels call the sign rule."""
+    return _SIGN_RULES[config.sign_rule]
 
 
 def pyramid(
@@ -61,7 +64,7 @@ def maxima(codes: Codes, grid: tuple[int, int], config: CodesConfig) -> Int32Arr
     regions = config.pyramid[0]
     places = np.full((regions, regions, config.n_channels), -1, np.int32)
     atom_ids, values = _on_grid(codes, grid)
-    find_maxima(atom_ids, values, _SIGN_RULES[config.sign_rule], config.n_atoms, places)
+    find_maxima(atom_ids, values, sign_rule(config), config.n_atoms, places)
     return places
 
 

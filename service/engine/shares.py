@@ -79,26 +79,23 @@ def residual_shares(view: View, encoded: Encoded, weights: Float32Array) -> Floa
     totals, masses = _weights_of_sums(block, sums, weights)
     regions, shares = block.regions(routed.grid), np.empty(len(routed.leaf_ids), np.float32)
     steps, norms = np.empty_like(shares), np.empty_like(shares)
-    begin = 0
-    for part in routed.descriptors:
-        rows = slice(begin, begin + len(part))
-        share_residuals(
-            part.flat,
-            part.starts,
-            part.stride,
-            part.longest,
-            room_for_block(part.width, wide=view.config.has_signs),
-            block_scratch(),
-            frozen(routed.leaf_ids[rows]),
-            frozen(regions[rows]),
-            view.config.depth - sums.level,
-            frozen(totals),
-            frozen(masses),
-            steps[rows],
-            norms[rows],
-            shares[rows],
-        )
-        begin += len(part)
+    descriptors = routed.descriptors
+    share_residuals(
+        descriptors.flat,
+        descriptors.starts,
+        descriptors.stride,
+        descriptors.longest,
+        room_for_block(descriptors.width, wide=view.config.has_signs),
+        block_scratch(),
+        frozen(routed.leaf_ids),
+        frozen(regions),
+        view.config.depth - sums.level,
+        frozen(totals),
+        frozen(masses),
+        steps,
+        norms,
+        shares,
+    )
     return shares.reshape(routed.grid)
 
 

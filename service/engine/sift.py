@@ -15,6 +15,7 @@ from service.engine.arrays import Float32Array, UInt64Array, aligned_empty, froz
 from service.engine.config import DESCRIPTOR_WIDTH
 from service.engine.errors import BrokenImageError
 from service.engine.fixedpoint import Descriptors
+from service.engine.kernels.encoding import Source
 from service.engine.kernels.sift import build_feature_map, clamp_descriptors, sum_patches
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "describe",
     "first_patch",
     "grid_shape",
+    "in_strips",
     "locate",
 ]
 
@@ -116,22 +118,36 @@ def describe(gray: Float32Array, kind: SiftKind, step: int) -> Float32Array:
     return descriptors.joined().reshape(rows, cols, DESCRIPTOR_WIDTH)
 
 
-def locate(
-    gray: Float32Array, kind: SiftKind, step: int, begin: int = 0, end: int | None = None
-) -> Grid:
-    """The descriptors that `describe` returns; fast SIFT's stay in their feature map.
-
-    With `begin` or `end`, only those rows of the grid are computed. They are the same as in
-    the whole grid, because a descriptor depends on the pixels of its patch only.
-    """
+def locate(gray: Float32Array, kind: SiftKind, step: int) -> Grid:
+    """The descriptors that `describe` returns; fast SIFT's stay in their feature map."""
     height, width = gray.shape
     rows, cols = grid_shape(height, width, step)
-    last = rows if end is None else end
+    if kind == "fast-sift":
+        return Grid(rows, cols, _fast(gray, (rows, cols), step))
     top, left = _margin((height, width), kind, step)
-    patches = gray[top + step * begin : top + step * (last - 1) + SMALLEST_SIDE, left:]
-    grid = (last - begin, cols)
-    describe_patches = _lazebnik if kind == "lazebnik-sift" else _fast
-    return Grid(*grid, describe_patches(patches, grid, step))
+    return Grid(rows, cols, _lazebnik(gray[top:, left:], (rows, cols), step))
+
+
+def in_strips(gray: Float32Array, step: int, rows: int) -> Source:
+    """Fast SIFT of an image, to be computed in strips of at most so many rows of the grid.
+
+    They are the descriptors of `locate`: one depends on the pixels of its patch only.
+    """
+    height, width = gray.shape
+    _, cols = grid_shape(height, width, step)
+    features = _empty_map(width, rows, step)
+    return Source(
+        frozen(gray),
+        *FILTERS,
+        _DIRECTIONS,
+        step,
+        SMALLEST_SIDE,
+        features,
+        frozen(features.reshape(-1)),
+        _starts(rows, cols, features.shape[2], step // 2),
+        2 * features[0].size,
+        NORM_THRESHOLD,
+    )
 
 
 def _margin(shape: tuple[int, int], kind: SiftKind, step: int) -> tuple[int, int]:
@@ -144,15 +160,21 @@ def _margin(shape: tuple[int, int], kind: SiftKind, step: int) -> tuple[int, int
 
 
 def _fast(gray: Float32Array, grid: tuple[int, int], step: int) -> Descriptors:
-    """The paper's descriptors, as runs of the feature map.
-
-    The map has a cell for every second pixel each way; a step over two leaves cells out.
-    """
-    rows, cols = step // 2 * (grid[0] - 1) + 1, (gray.shape[1] - SMALLEST_SIDE) // 2 + 1
-    features = aligned_empty((rows + 6, 2, (cols + 7) // 2, _BANDS), np.float32)
-    build_feature_map(frozen(gray), *FILTERS, _DIRECTIONS, features)
+    """The paper's descriptors, as runs of the feature map."""
+    features = _empty_map(gray.shape[1], grid[0], step)
+    if not build_feature_map(frozen(gray), *FILTERS, _DIRECTIONS, features):
+        raise MemoryError("there is not enough memory to describe an image")
     starts = _starts(*grid, features.shape[2], step // 2)
     return Descriptors(frozen(features.reshape(-1)), starts, 2 * features[0].size, NORM_THRESHOLD)
+
+
+def _empty_map(width: int, rows: int, step: int) -> Float32Array:
+    """Room for the feature map of some rows of the grid.
+
+    It has a cell for every second pixel each way; a step over two leaves cells out.
+    """
+    map_rows, cols = step // 2 * (rows - 1) + 1, (width - SMALLEST_SIDE) // 2 + 1
+    return aligned_empty((map_rows + 6, 2, (cols + 7) // 2, _BANDS), np.float32)
 
 
 @lru_cache(maxsize=32)

@@ -1,6 +1,7 @@
 """How long each stage of one image took, under the names that metrics and benchmarks use."""
 
 import time
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 __all__ = ["STAGES", "Stage", "Stopwatch"]
@@ -21,3 +22,17 @@ class Stopwatch:
         now = time.perf_counter()
         self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
         self._last = now
+
+    def share(self, parts: Mapping[Stage, float]) -> None:
+        """Add the time since the previous lap to some stages, in proportion to their parts.
+
+        That of several threads, whose stages overlap, is told like this.
+        """
+        now, whole = time.perf_counter(), sum(parts.values())
+        for stage, part in parts.items():
+            if part > 0:
+                self.seconds[stage] = self.seconds.get(stage, 0.0) + (now - self._last) * float(
+                    part / whole
+                )
+        if whole > 0:
+            self._last = now

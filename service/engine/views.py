@@ -3,34 +3,44 @@
 Blocks that read the same view share both.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import numpy as np
 
-from service.engine import description, pooling
-from service.engine.arrays import Float32Array, Int32Array
+from service.engine import description, pooling, sift, strips
+from service.engine.arrays import Float32Array
 from service.engine.blocks import CodesBlock, ResidualsBlock
 from service.engine.codes import Codes
-from service.engine.config import ViewConfig
+from service.engine.coding import Coder
+from service.engine.config import DESCRIPTOR_WIDTH, ViewConfig
 from service.engine.encoding import (
     Encoded,
+    Found,
     Outputs,
     ResidualSums,
     Routed,
+    TreeCoder,
+    coded_grid,
     encode_by_tree,
-    every,
+    given,
+    take_strips,
 )
 from service.engine.errors import DescriptorError
 from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash
 from service.engine.image import Picture
+from service.engine.kernels.encoding import CODING, POOLING, SIFT, Grid, Source, Strips
 from service.engine.stopwatch import Stopwatch
-from service.engine.threads import Threads
+from service.engine.threads import Running, Threads
 from service.engine.tree import Tree
 
-__all__ = ["View"]
+__all__ = ["ImageCoding", "View"]
+
+_NO_DESCRIPTORS = Descriptors.of(np.empty((0, DESCRIPTOR_WIDTH), np.float32))
+
+# What runs before anything has begun.
+_NOTHING = Running(lambda: None, ())
 
 # The square of a length beyond this is not finite in float32.
 _LONGEST = np.float32(2.0**64)
@@ -56,14 +66,42 @@ class View:
         return outputs.codes
 
     def _encode(self, descriptors: Descriptors, threads: Threads) -> Outputs:
-        outputs = self.outputs(len(descriptors))
+        count, outputs = len(descriptors), Outputs.of_list(len(descriptors), self.nonzeros)
+        if isinstance(self.hash, Tree):
+            by, shared = TreeCoder(self.hash, self.coder), strips.cut(count, 1, threads.count)
 
-        def fill(begin: int, end: int) -> None:
-            rows = slice(begin, end)
-            self.fill(descriptors.part(rows), outputs.part(rows))
+            def work() -> None:
+                encode_by_tree(descriptors, by, outputs, strips=shared)
 
-        threads.split(fill, len(descriptors))
+            threads.run(work, strips.count(shared))
+        else:
+            self._encode_by_hash(descriptors, outputs)
         return outputs
+
+    def _encode_by_hash(self, descriptors: Descriptors, outputs: Outputs) -> None:
+        """Fill the outputs of descriptors on their grid; any hash will do."""
+        outputs.leaf_ids[:] = self.hash.route(descriptors)
+        if self.coder is not None:
+            fixed = descriptors.fixed(wide=self.coder.wide)
+            outputs.steps[:], outputs.norms[:] = fixed.steps, fixed.norms
+            rows, cols, stride = outputs.grid
+            taken = np.arange(rows * cols).reshape(rows, cols)[::stride, ::stride].reshape(-1)
+            self.coder.encode_into(outputs.codes, descriptors.at(taken).fixed(wide=self.coder.wide))
+
+    @property
+    def coder(self) -> Coder | None:
+        """The coder of the view's block of codes."""
+        return None if self.codes is None else self.codes.coder
+
+    @property
+    def nonzeros(self) -> int:
+        """How many atoms a code may use; none without a block of codes."""
+        return 0 if self.codes is None else self.codes.config.nonzeros
+
+    @property
+    def stride(self) -> int:
+        """One of how many descriptors, in each direction, is coded."""
+        return 1 if self.codes is None else self.codes.config.stride
 
     @cached_property
     def _widened(self) -> "View":
@@ -73,137 +111,157 @@ class View:
         return replace(self, hash=hash_, codes=codes)
 
     def encode_image(
-        self, picture: Picture, threads: Threads, watch: Stopwatch, *, keep: bool = False
+        self,
+        picture: Picture,
+        threads: Threads,
+        watch: Stopwatch,
+        *,
+        keep: bool = False,
+        begun: "ImageCoding | None" = None,
     ) -> Encoded:
         """The codes of an image's descriptors, and sums of their residuals.
 
-        Each thread describes, codes and pools its rows, because they are still in its cache
-        and because waking a thread twice takes long. `watch` times the first thread. `keep` says
-        whether the descriptors are kept.
+        `watch` times the calling thread. `keep` says whether the descriptors are kept. `begun` is
+        what other threads do for this view of the picture since its first rows were there.
         """
+        if begun is not None:
+            return begun.finish(watch)
         copy = description.image_copy(picture, self.config)
-        grid = description.grid_shape(copy, self.config)
-        image, kept = _ImageCoding(self, grid), dict[int, Descriptors]()
+        grid = Grid(*description.grid_shape(copy, self.config), self.stride)
+        has_tree = isinstance(self.hash, Tree)
+        located = None if grid.rows else _NO_DESCRIPTORS
+        if located is None and (keep or not has_tree or not description.is_in_strips(self.config)):
+            located = description.locate(copy, self.config)
+            watch.lap("sift")
+        if located is not None and not has_tree:
+            return self._encode_image_by_hash(located, grid, watch)
+        shared = strips.cut(grid.rows, grid.cols, threads.count)
+        coding = ImageCoding(self, copy, grid, shared, located)
+        coding.begin(threads)
+        return coding.finish(watch)
 
-        def fill(begin: int, end: int) -> None:
-            own = watch if begin == 0 else Stopwatch()
-            descriptors = description.locate(copy, self.config, begin, end)
-            own.lap("sift")
-            image.fill(descriptors, begin, end)
-            own.lap("coding")
-            image.pool(begin, end)
-            own.lap("pooling")
-            if keep:
-                kept[begin] = descriptors
+    def _encode_image_by_hash(
+        self, descriptors: Descriptors, grid: Grid, watch: Stopwatch
+    ) -> Encoded:
+        outputs = Outputs.empty(grid, self.nonzeros)
+        self._encode_by_hash(descriptors, outputs)
+        watch.lap("coding")
+        routed = Routed((grid.rows, grid.cols), descriptors, outputs.leaf_ids)
+        return Encoded(outputs.codes, coded_grid(grid), routed=routed)
 
-        if grid[0] * grid[1]:
-            threads.split(fill, grid[0])
-        watch.lap("coding")  # by other threads
-        encoded = image.encoded()
-        watch.lap("pooling")
-        if not keep:
-            return encoded
-        return encoded._replace(routed=image.routed([kept[begin] for begin in sorted(kept)]))
+    def begin_image(
+        self, gray: Float32Array, pixel_rows: int, threads: Threads
+    ) -> "ImageCoding | None":
+        """Let other threads encode an image, of which so many rows are there; more will follow.
 
-    def outputs(self, count: int) -> Outputs:
-        """Room for so many descriptors."""
-        return Outputs.empty(count, 0 if self.codes is None else self.codes.config.nonzeros)
-
-    def fill(self, descriptors: Descriptors, outputs: Outputs) -> None:
-        """Route and code descriptors; without a block of codes they are only routed."""
-        coder = None if self.codes is None else self.codes.coder
-        if isinstance(self.hash, Tree):
-            encode_by_tree(descriptors, self.hash, coder, outputs)
-            return
-        outputs.codes.leaf_ids[:] = self.hash.route(descriptors)
-        if coder is not None:
-            fixed = descriptors.fixed(wide=coder.wide)
-            coder.encode_into(outputs.codes, fixed)
-            outputs.steps[:], outputs.norms[:] = fixed.steps, fixed.norms
+        Only for an early view, see `description`. None if there is nothing to begin with.
+        """
+        most = description.rows_from(pixel_rows, self.config)
+        if not most or not isinstance(self.hash, Tree):
+            return None
+        grid = Grid(*description.grid_shape(gray, self.config), self.stride)
+        shared = strips.cut(grid.rows, grid.cols, threads.count, most, pixel_rows)
+        coding = ImageCoding(self, gray, grid, shared)
+        coding.begin(threads)
+        return coding
 
 
-class _ImageCoding:
-    """The codes and sums of one image, whose rows are filled by one thread or several.
+class ImageCoding:
+    """One view of an image, whose strips one thread or several take.
 
-    With a stride, all descriptors are routed and added up first, then some are coded.
+    Its descriptors are computed strip by strip unless they are `located` already.
     """
 
-    def __init__(self, view: View, grid: tuple[int, int]) -> None:
-        stride = 1 if view.codes is None else view.codes.config.stride
-        self._view, self._grid, self._cols, self._stride = view, grid, grid[1], stride
-        self._coded_grid = -(-grid[0] // stride), -(-grid[1] // stride)
-        self._router = view if stride == 1 else replace(view, codes=None)
-        self._routed = self._router.outputs(grid[0] * grid[1])
-        coded = self._coded_grid[0] * self._coded_grid[1]
-        self._codes = self._routed.codes if stride == 1 else view.outputs(coded).codes
-        self._sums = _PartialSums(view.residuals, grid)
-        self._finest: list[Float32Array] = []
-
-    def fill(self, descriptors: Descriptors, begin: int, end: int) -> None:
-        """Take the descriptors of rows `begin` to `end`."""
-        places = slice(begin * self._cols, end * self._cols)
-        routed = self._routed.part(places, self._sums.part(places))
-        self._router.fill(descriptors, routed)
-        if self._stride > 1:
-            self._code_some(descriptors, routed.codes.leaf_ids, begin, end)
-
-    def pool(self, begin: int, end: int) -> None:
-        """Find the largest values of the codes of rows `begin` to `end`, which are filled."""
-        if self._view.codes is None:
-            return
-        config, first = self._view.codes.config, -(-begin // self._stride)
-        codes = self._codes.part(self._coded_places(begin, end))
-        self._finest.append(pooling.finest_level(codes, self._coded_grid, config, first))
-
-    def _coded_places(self, begin: int, end: int) -> slice:
-        """Where the codes of rows `begin` to `end` are."""
-        stride, cols = self._stride, self._coded_grid[1]
-        return slice(-(-begin // stride) * cols, -(-end // stride) * cols)
-
-    def _code_some(
-        self, descriptors: Descriptors, leaf_ids: Int32Array, begin: int, end: int
+    def __init__(
+        self,
+        view: View,
+        copy: Float32Array,
+        grid: Grid,
+        shared: Strips,
+        located: Descriptors | None = None,
     ) -> None:
-        taken = every(self._stride, self._cols, begin, end)
-        codes = self._codes.part(self._coded_places(begin, end))
-        codes.leaf_ids[:] = leaf_ids[taken]
-        assert self._view.codes is not None  # noqa: S101  # only codes have a stride
-        coder = self._view.codes.coder
-        coder.encode_into(codes, descriptors.at(taken).fixed(wide=coder.wide))
+        self._view, self._copy = view, copy
+        self._grid, self._strips, self._located = grid, shared, located
+        self._outputs = Outputs.empty(grid, view.nonzeros)
+        block = view.residuals
+        self._regions = None if block is None else block.regions((grid.rows, grid.cols))
+        self._found: list[Found] = []
+        self._running = _NOTHING
 
-    def encoded(self) -> Encoded:
-        """What all rows together gave."""
-        finest = reduce(np.maximum, self._finest) if self._finest else None
-        return Encoded(self._codes, self._coded_grid, finest, self._sums.joined())
+    def begin(self, threads: Threads) -> None:
+        """Let the other threads take strips."""
+        self._running = threads.begin(self._take_strips, strips.count(self._strips))
 
-    def routed(self, descriptors: Sequence[Descriptors]) -> Routed:
-        """These descriptors of all rows with the leaves that they were sent to."""
-        return Routed(self._grid, descriptors, self._routed.codes.leaf_ids)
+    def show_rows(self, pixel_rows: int | None = None) -> None:
+        """So many rows of the image are there now, or all."""
+        strips.show_rows(self._strips, pixel_rows)
 
+    def give_up(self) -> None:
+        """No more rows will come: wait until no thread reads the image any more."""
+        strips.give_up(self._strips)
+        running, self._running = self._running, _NOTHING
+        running.wait()
 
-class _PartialSums:
-    """Sums of residuals over parts of an image, each by a thread of its own."""
+    def finish(self, watch: Stopwatch) -> Encoded:
+        """Take strips until there is none, wait for the other threads, and join what was found."""
+        running, self._running = self._running, _NOTHING
+        # It refers to this object: in a circle, the memory of an image would stay for a while.
+        running.finish()
+        del running
+        times = sum((found.laps for found in self._found), np.zeros(3, np.int64))
+        watch.share({"sift": times[SIFT], "coding": times[CODING], "pooling": times[POOLING]})
+        encoded = Encoded(
+            self._outputs.codes,
+            coded_grid(self._grid),
+            self._finest(),
+            self._sums(),
+            self._routed(),
+        )
+        watch.lap("pooling")
+        return encoded
 
-    def __init__(self, block: ResidualsBlock | None, grid: tuple[int, int]) -> None:
-        self._block = block
-        self._regions = None if block is None else block.regions(grid)
-        self._parts: list[ResidualSums] = []
+    def _take_strips(self) -> None:
+        """What every thread does."""
+        view, codes = self._view, self._view.codes
+        found = Found.nothing(
+            self._no_sums(),
+            None if codes is None else pooling.no_maxima(codes.config),
+            0 if codes is None else pooling.sign_rule(codes.config),
+        )
+        self._found.append(found)
+        if strips.count(self._strips):
+            assert isinstance(view.hash, Tree)  # noqa: S101  # other views have no strips
+            by = TreeCoder(view.hash, view.coder)
+            take_strips(self._strips, self._source(), by, self._outputs, found)
 
-    def part(self, places: slice) -> ResidualSums | None:
-        """Sums of nothing yet, for the descriptors at these places."""
-        if self._block is None or self._regions is None:
+    def _source(self) -> Source:
+        if self._located is not None:
+            return given(self._located)
+        return sift.in_strips(self._copy, self._view.config.step, strips.largest(self._strips))
+
+    def _no_sums(self) -> ResidualSums | None:
+        block = self._view.residuals
+        return None if block is None or self._regions is None else block.sums(self._regions)
+
+    def _finest(self) -> Float32Array | None:
+        if self._view.codes is None:
             return None
-        sums = self._block.sums(self._regions[places])
-        self._parts.append(sums)
-        return sums
+        return reduce(np.maximum, (found.finest for found in self._found))
 
-    def joined(self) -> ResidualSums | None:
-        """The sums over all parts. They are of integers, so that their order does not matter."""
-        if not self._parts:
-            return self.part(slice(0))
-        whole, *others = self._parts
+    def _sums(self) -> ResidualSums | None:
+        """The sums over all strips. They are of integers, so that their order does not matter."""
+        if self._view.residuals is None:
+            return None
+        whole, *others = (found.sums for found in self._found)
         for other in others:
             whole.add(other)
         return whole
+
+    def _routed(self) -> Routed | None:
+        descriptors = self._located
+        if descriptors is None:
+            return None
+        return Routed((self._grid.rows, self._grid.cols), descriptors, self._outputs.leaf_ids)
 
 
 def _check_lengths(lengths: Float32Array) -> None:

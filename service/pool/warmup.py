@@ -16,7 +16,7 @@ from typing import get_args
 import numpy as np
 from PIL import Image
 
-from service.engine import DESCRIPTOR_WIDTH, Bundle, Engine, EngineConfig, Manifest
+from service.engine import DESCRIPTOR_WIDTH, Bundle, Engine, EngineConfig, Manifest, strips
 from service.engine.bundle import Tensor, expected_tensors
 from service.engine.compilation_notice import compiling_is_told
 from service.engine.config import (
@@ -69,6 +69,7 @@ def run_every_kernel() -> None:
         engine.explain(sample_image(64))
     for sign in (1, -1):  # which kernels of the last configuration take as well
         engine.encode(np.full((1, DESCRIPTOR_WIDTH), sign, np.float32))
+    strips.show_rows(strips.cut(1, 1, threads=2))  # as while an image is decoded
 
 
 def _other_configs() -> Iterator[EngineConfig]:

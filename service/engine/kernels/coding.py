@@ -12,7 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.engine.arrays import CACHE_LINE, Directions, FixedRows, Float32Array, Int32Array
+from service.engine.arrays import (
+    CACHE_LINE,
+    Directions,
+    FixedRows,
+    Float32Array,
+    Int32Array,
+    UInt32Array,
+)
 from service.engine.compiling import kernel, part
 from service.engine.kernels.fixedpoint import BLOCK
 from service.engine.kernels.integers import (
@@ -49,28 +56,21 @@ class LeafTables(NamedTuple):
 
 
 @part
-def _fetch_leaves(leaf_ids: Int32Array, start: Index, end: Index, leaves: LeafTables) -> None:
-    """Ask for the tables of the leaves of descriptors `start` to `end`."""
+def _fetch_leaves(
+    leaf_ids: Int32Array, start: Index, rows: UInt32Array, count: Index, leaves: LeafTables
+) -> None:
+    """Ask for the tables of the leaves of the descriptors that the first `count` rows name."""
     row_bytes = np.uint64(4 * leaves.atom_ids.shape[1])
-    for i in range(start, end):
+    for k in range(count):
         for offset in range(_NONE, row_bytes, _LINE):
-            prefetch(leaves.atom_ids, np.uint64(leaf_ids[i]), offset)
+            prefetch(leaves.atom_ids, np.uint64(leaf_ids[start + rows[k]]), offset)
 
 
 @part
-def _fetch_atoms(
-    leaf_ids: Int32Array,
-    start: Index,
-    end: Index,
-    leaves: LeafTables,
-    atoms: FixedRows,
-    nonzeros: Index,
-) -> None:
-    """Ask for the atoms of the leaves of descriptors `start` to `end`."""
-    for i in range(start, end):
-        leaf = np.uint64(leaf_ids[i])
-        for a in range(nonzeros):
-            prefetch_lanes(atoms, np.uint64(leaves.atom_ids[leaf, a]))
+def _fetch_atoms(leaf: Index, leaves: LeafTables, atoms: FixedRows, nonzeros: Index) -> None:
+    """Ask for the atoms of a leaf."""
+    for a in range(nonzeros):
+        prefetch_lanes(atoms, np.uint64(leaves.atom_ids[leaf, a]))
 
 
 @part
@@ -150,24 +150,31 @@ def solve_block(
     steps: Float32Array,
     leaf_ids: Int32Array,
     start: Index,
-    end: Index,
+    count: Index,
     leaves: LeafTables,
     atoms: FixedRows,
     scratch: Scratch,
     atom_ids: Int32Array,
     values: Float32Array,
+    first_code: Index,
 ) -> None:
-    """Atom ids and values of descriptors `start` to `end`, see `solve_codes`.
+    """Atom ids and values of some descriptors of a block, from `first_code` on.
 
-    Their directions are the rows from `first_row`; `scratch` is for m nonzeros.
+    Those that the first `count` of scratch.rows name, counted from `start`, see `solve_codes`;
+    the block's directions are the rows from `first_row`. `scratch` is for m nonzeros.
     """
     nonzeros = np.uint64(atom_ids.shape[1])
-    _fetch_leaves(leaf_ids, start, end, leaves)
-    _fetch_atoms(leaf_ids, start, min(start + _AHEAD, end), leaves, atoms, nonzeros)
-    for i in range(start, end):
-        row, step, leaf = first_row + i - start, steps[i], np.uint64(leaf_ids[i])
-        later = i + _AHEAD
-        _fetch_atoms(leaf_ids, later, min(later + _ONE, end), leaves, atoms, nonzeros)
+    _fetch_leaves(leaf_ids, start, scratch.rows, count, leaves)
+    for k in range(min(_AHEAD, count)):
+        leaf = np.uint64(leaf_ids[start + scratch.rows[k]])
+        _fetch_atoms(leaf, leaves, atoms, nonzeros)
+    for k in range(count):
+        place, i = np.uint64(scratch.rows[k]), first_code + k
+        row, step, leaf = first_row + place, steps[start + place], leaf_ids[start + place]
+        leaf = np.uint64(leaf)
+        if k + _AHEAD < count:
+            later = np.uint64(leaf_ids[start + scratch.rows[k + _AHEAD]])
+            _fetch_atoms(later, leaves, atoms, nonzeros)
         if nonzeros == _FIVE:
             _code_five(directions, row, step, leaf, leaves, atoms, scratch, atom_ids, values, i)
         else:
@@ -188,21 +195,24 @@ def solve_codes(
     """Atom ids and values of every descriptor.
 
     directions (n, w) and steps (n,) are the descriptors; leaf_ids (n,); atoms (K, w) in fixed
-    point; scratch for m nonzeros -> atom_ids (n, m), values (n, m).
+    point; scratch for a block and m nonzeros -> atom_ids (n, m), values (n, m).
     """
     n = np.uint64(directions.shape[0])
     for start in range(_NONE, n, BLOCK):
-        end = min(start + BLOCK, n)
+        count = min(BLOCK, n - start)
+        for i in range(count):
+            scratch.rows[i] = i
         solve_block(
             directions,
             start,
             steps,
             leaf_ids,
             start,
-            end,
+            count,
             leaves,
             atoms,
             scratch,
             atom_ids,
             values,
+            start,
         )

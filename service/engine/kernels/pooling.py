@@ -7,18 +7,28 @@ starts from zero.
 import numpy as np
 
 from service.engine.arrays import Float32Array, Int32Array
-from service.engine.compiling import allocating_kernel, kernel
+from service.engine.compiling import allocating_kernel, kernel, part
 
-__all__ = ["ABSOLUTE", "RAW", "SPLIT", "find_maxima", "give_to_largest", "pool_rows"]
+__all__ = [
+    "ABSOLUTE",
+    "RAW",
+    "SPLIT",
+    "find_maxima",
+    "give_to_largest",
+    "pool_rows",
+    "raise_maxima",
+]
 
 ABSOLUTE, RAW, SPLIT = 0, 1, 2
 
 
-@kernel
-def pool_rows(
+@part
+def raise_maxima(
     atom_ids: Int32Array,
     values: Float32Array,
-    first_row: int,
+    cols: int,
+    begin: int,
+    end: int,
     rows: int,
     sign_rule: int,
     n_atoms: int,
@@ -26,12 +36,11 @@ def pool_rows(
 ) -> None:
     """Raise `pooled` to the largest value of each atom in each region, over some rows of a grid.
 
-    atom_ids, values (n, cols, m) are its rows from `first_row` on, of `rows` in all; pooled
-    (regions, regions, channels), zero at first. With SPLIT, atom k fills channel k where positive
-    and K + k where negative.
+    atom_ids, values (rows·cols, m), of which rows `begin` to `end` are read; pooled (regions,
+    regions, channels), zero at first. With SPLIT, atom k fills channel k where positive and K + k
+    where negative.
     """
-    n, cols, nonzeros = atom_ids.shape
-    regions = pooled.shape[0]
+    nonzeros, regions = np.uint64(atom_ids.shape[1]), pooled.shape[0]
     # No branches: signs are as good as random, and one value in four is a new maximum. A choice
     # between two values by the sign becomes one: 0.61 ms for a photograph where this takes 0.15.
     shift = np.uint64(n_atoms if sign_rule == SPLIT else 0)
@@ -39,16 +48,30 @@ def pool_rows(
     for region_x in range(regions):
         # Descriptor x lies in region ⌊x·regions/cols⌋. One region at a time stays in the cache.
         left, right = -(-region_x * cols // regions), -(-(region_x + 1) * cols // regions)
-        for y in range(np.uint64(n)):
-            channels = pooled[(first_row + y) * regions // rows, region_x]
-            for x in range(np.uint64(left), np.uint64(right)):
-                for a in range(np.uint64(nonzeros)):
-                    value = values[y, x, a]
+        for y in range(begin, end):
+            channels = pooled[y * regions // rows, region_x]
+            for i in range(np.uint64(y * cols + left), np.uint64(y * cols + right)):
+                for a in range(nonzeros):
+                    value = values[i, a]
                     # A negative value that keeps its sign cannot exceed a maximum.
                     size = value if keeps_sign else abs(value)
-                    channel = np.uint64(atom_ids[y, x, a]) + shift * np.uint64(value < 0)
+                    channel = np.uint64(atom_ids[i, a]) + shift * np.uint64(value < 0)
                     largest = channels[channel]
                     channels[channel] = size if size > largest else largest
+
+
+@kernel
+def pool_rows(
+    atom_ids: Int32Array,
+    values: Float32Array,
+    cols: int,
+    rows: int,
+    sign_rule: int,
+    n_atoms: int,
+    pooled: Float32Array,
+) -> None:
+    """The same over all rows of a grid."""
+    raise_maxima(atom_ids, values, cols, 0, rows, rows, sign_rule, n_atoms, pooled)
 
 
 @allocating_kernel

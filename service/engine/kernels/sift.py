@@ -6,11 +6,14 @@ map interleaves the eight bands of a cell, because a descriptor consists of cell
 Both are in this file because they share their first steps.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from service.engine.arrays import Float32Array
 from service.engine.compiling import allocating_kernel, kernel, part
 from service.engine.kernels.cells import COLUMNS, store_cells
+from service.engine.kernels.system import free_floats, own_floats
 
 __all__ = ["build_feature_map", "clamp_descriptors", "filter_row", "sum_patches"]
 
@@ -114,32 +117,86 @@ def _join_bands(
             bands[n + 4, x] = max(-one, np.float32(0)) + max(-two, np.float32(0))
 
 
-@allocating_kernel
-def build_feature_map(
+class RowBuffers(NamedTuple):
+    """Memory for two rows of pixels on their way to a row of cells, for images up to a width w.
+
+    columns (2, w); upper, lower, inverses (2, w - 4); bands (8, w - 4); previous and current
+    (8, cols).
+    """
+
+    columns: Float32Array
+    upper: Float32Array
+    lower: Float32Array
+    inverses: Float32Array
+    bands: Float32Array
+    previous: Float32Array
+    current: Float32Array
+
+
+@part
+def new_row_buffers(width: int) -> RowBuffers:
+    """Buffers of the kernel's own for images of a width; without memory, some have no rows."""
+    inner, cols = width - 4, (width - 4) // 2 - 1
+    return RowBuffers(
+        own_floats(2, width),
+        own_floats(2, inner),
+        own_floats(2, inner),
+        own_floats(2, inner),
+        own_floats(8, inner),
+        own_floats(8, cols),
+        own_floats(8, cols),
+    )
+
+
+@part
+def have_memory(buffers: RowBuffers) -> bool:
+    """Whether there was memory for all buffers."""
+    return (
+        len(buffers.columns) > 0
+        and len(buffers.upper) > 0
+        and len(buffers.lower) > 0
+        and len(buffers.inverses) > 0
+        and len(buffers.bands) > 0
+        and len(buffers.previous) > 0
+        and len(buffers.current) > 0
+    )
+
+
+@part
+def free_row_buffers(buffers: RowBuffers) -> None:
+    """Free what `new_row_buffers` made."""
+    free_floats(buffers.columns)
+    free_floats(buffers.upper)
+    free_floats(buffers.lower)
+    free_floats(buffers.inverses)
+    free_floats(buffers.bands)
+    free_floats(buffers.previous)
+    free_floats(buffers.current)
+
+
+@part
+def fill_feature_map(
     gray: Float32Array,
+    first: int,
+    rows: int,
     smooth: Float32Array,
     derive: Float32Array,
     directions: Float32Array,
+    buffers: RowBuffers,
     features: Float32Array,
 ) -> None:
     """Filters, bands, 2x2 sum-subsampling and 2x2 smoothing.
 
     Cells of even columns come before those of odd ones, because a descriptor takes every
-    second cell of a row: four cells that lie side by side like this. gray (h, w) ->
-    features (rows, 2, ⌈cols / 2⌉, 8), where cols is (w - 4) // 2 - 1.
+    second cell of a row: four cells that lie side by side like this. gray (h, w), from row
+    `first` on -> the first `rows` of features (≥ rows, 2, ⌈cols / 2⌉, 8), where cols is
+    (w - 4) // 2 - 1.
     """
-    width = gray.shape[1]
-    rows, cols = features.shape[0], (width - 4) // 2 - 1
-    columns = np.empty((2, width), np.float32)
-    upper = np.empty((2, width - 4), np.float32)
-    lower = np.empty((2, width - 4), np.float32)
-    inverses = np.empty((2, width - 4), np.float32)
-    bands = np.empty((8, width - 4), np.float32)
-    previous = np.empty((8, cols), np.float32)
-    current = np.empty((8, cols), np.float32)
+    columns, upper, lower, inverses, bands, previous, current = buffers
+    cols = (gray.shape[1] - 4) // 2 - 1
     whole = cols // COLUMNS * COLUMNS
     for row in range(rows + 1):
-        y = 2 * row
+        y = first + 2 * row
         filter_row(gray, y, smooth, derive, columns, upper)
         filter_row(gray, y + 1, smooth, derive, columns, lower)
         _join_bands(upper, lower, inverses, directions, bands)
@@ -156,6 +213,24 @@ def build_feature_map(
                 for n in range(8):
                     features[row - 1, x % 2, x // 2, n] = previous[n, x] + current[n, x]
         previous, current = current, previous
+
+
+@kernel
+def build_feature_map(
+    gray: Float32Array,
+    smooth: Float32Array,
+    derive: Float32Array,
+    directions: Float32Array,
+    features: Float32Array,
+) -> bool:
+    """Fill a whole feature map, see `fill_feature_map`; whether there was memory for it."""
+    buffers = new_row_buffers(gray.shape[1])
+    has_memory = have_memory(buffers)
+    if has_memory:
+        rows = features.shape[0]
+        fill_feature_map(gray, 0, rows, smooth, derive, directions, buffers, features)
+    free_row_buffers(buffers)
+    return has_memory
 
 
 @part

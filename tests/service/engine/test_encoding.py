@@ -12,7 +12,7 @@ from PIL import Image
 from service.engine import Codes, Engine, Stopwatch, sift
 from service.engine.arrays import Float32Array
 from service.engine.coding import Coder
-from service.engine.encoding import Outputs, encode_by_tree
+from service.engine.encoding import Outputs, TreeCoder, encode_by_tree
 from service.engine.fixedpoint import Descriptors
 from service.engine.image import Picture
 from service.engine.threads import ONE_THREAD
@@ -88,8 +88,8 @@ def test_one_pass_gives_the_bits_of_two(
     coder = Coder.from_table(table, random_dictionary(rng, 16), wide=wide)
     rows = random_descriptors(rng, count, signs=wide)
     rows[count // 2 : count // 2 + 1] = 0
-    descriptors, outputs = Descriptors.of(rows), Outputs.empty(count, nonzeros)
-    encode_by_tree(descriptors, tree, coder if nonzeros else None, outputs)
+    descriptors, outputs = Descriptors.of(rows), Outputs.of_list(count, nonzeros)
+    encode_by_tree(descriptors, TreeCoder(tree, coder if nonzeros else None), outputs)
     leaf_ids, fixed = tree.route(descriptors), descriptors.fixed(wide=wide)
     np.testing.assert_array_equal(outputs.codes.leaf_ids, leaf_ids)
     np.testing.assert_array_equal(outputs.steps, fixed.steps)

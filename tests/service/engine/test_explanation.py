@@ -156,7 +156,7 @@ def _cells_of_residuals(engine: Engine, data: bytes, label: int) -> Float64Array
     encoded = engine.view.encode_image(picture, ONE_THREAD, Stopwatch(), keep=True)
     (rows, cols), routed = encoded.grid, encoded.routed
     assert routed is not None
-    (descriptors,) = routed.descriptors
+    descriptors = routed.descriptors
     fixed = descriptors.fixed(wide=False)
     lengths = fixed.lengths.astype(np.float64)
     # A descriptor of zeros has no direction.

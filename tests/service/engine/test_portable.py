@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from service.engine.coding import Coder
-from service.engine.encoding import Outputs, ResidualSums, encode_by_tree
+from service.engine.encoding import Outputs, ResidualSums, TreeCoder, encode_by_tree
 from service.engine.fixedpoint import Descriptors
 from service.engine.tree import Tree
 from tests.reference import EPSILON
@@ -44,8 +44,8 @@ def encode() -> Arrays:
     limited = Descriptors(plain.flat, plain.starts, longest=0.5)
     regions = np.arange(COUNT, dtype=np.int32) % 4
     sums = ResidualSums.zeros(regions, 4, 8)
-    outputs = Outputs.empty(COUNT, NONZEROS)._replace(sums=sums)
-    encode_by_tree(limited, tree, coder, outputs)
+    outputs = Outputs.of_list(COUNT, NONZEROS)
+    encode_by_tree(limited, TreeCoder(tree, coder), outputs, sums)
     return {
         "leaf_ids": outputs.codes.leaf_ids,
         "atom_ids": outputs.codes.atom_ids,

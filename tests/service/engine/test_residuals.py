@@ -13,7 +13,7 @@ from service.engine.blocks import ResidualsBlock
 from service.engine.codes import Codes
 from service.engine.coding import Coder
 from service.engine.config import ResidualsConfig
-from service.engine.encoding import Encoded, Outputs, ResidualSums, encode_by_tree
+from service.engine.encoding import Encoded, Outputs, ResidualSums, TreeCoder, encode_by_tree
 from service.engine.fixedpoint import Descriptors
 from service.engine.tree import Tree
 from tests import reference
@@ -90,10 +90,10 @@ class Case:
 
     def encode(self, coder: Coder | None = None) -> tuple[Codes, ResidualSums]:
         nonzeros = 0 if coder is None else coder.table.shape[1]
-        outputs = Outputs.empty(len(self.descriptors), nonzeros)
+        outputs = Outputs.of_list(len(self.descriptors), nonzeros)
         sums = self.block.sums(self.block.regions(self.grid))
-        outputs = outputs._replace(sums=sums)
-        encode_by_tree(Descriptors.of(self.descriptors), self.tree, coder, outputs)
+        by = TreeCoder(self.tree, coder)
+        encode_by_tree(Descriptors.of(self.descriptors), by, outputs, sums)
         return outputs.codes, sums
 
     def pool(self) -> Float32Array:
@@ -182,7 +182,7 @@ def test_a_descriptor_adds_to_a_total_only_if_it_adds_to_a_mass(
     rows[0, 3] = length
     tree = Tree.from_floats(np.zeros((1, WIDTH), np.float32), np.zeros(1, np.float32), wide=wide)
     sums = ResidualSums.zeros(np.zeros(1, np.int32), 1, 1)
-    encode_by_tree(Descriptors.of(rows), tree, None, Outputs.empty(1, 0)._replace(sums=sums))
+    encode_by_tree(Descriptors.of(rows), TreeCoder(tree, None), Outputs.of_list(1, 0), sums)
     mass = round(length * 2**8)
     assert sums.masses.tolist() == [[mass]]
     assert bool(sums.totals.any()) is (mass > 0)
@@ -203,8 +203,8 @@ def test_sums_of_parts_add_up_to_those_of_the_whole(
     first, second = (case.block.sums(regions[part]) for part in (slice(cut), slice(cut, None)))
     for part, sums in ((slice(cut), first), (slice(cut, None), second)):
         some = case.descriptors[part]
-        outputs = Outputs.empty(len(some), 0)._replace(sums=sums)
-        encode_by_tree(Descriptors.of(some), case.tree, None, outputs)
+        outputs = Outputs.of_list(len(some), 0)
+        encode_by_tree(Descriptors.of(some), TreeCoder(case.tree, None), outputs, sums)
     first.add(second)
     np.testing.assert_array_equal(first.totals, whole.totals)
     np.testing.assert_array_equal(first.masses, whole.masses)

@@ -228,24 +228,6 @@ def test_describe_leaves_its_input_alone() -> None:
     np.testing.assert_array_equal(gray, before)
 
 
-@pytest.mark.parametrize(
-    ("descriptor", "step"), [("fast-sift", 2), ("fast-sift", 4), ("lazebnik-sift", 4)]
-)
-@pytest.mark.parametrize(("height", "width"), [(40, 31), (41, 44), (42, 33), (43, 20)])
-def test_some_rows_of_the_grid_are_those_of_the_whole(
-    descriptor: SiftKind, step: int, height: int, width: int
-) -> None:
-    gray = random_gray(np.random.default_rng(1), height, width)
-    rows, cols, whole = sift.locate(gray, descriptor, step)
-    expected = whole.joined().reshape(rows, cols, 128)
-    for begin, end in [(0, 1), (1, 3), (2, rows), (rows - 1, rows)]:
-        found = sift.locate(gray, descriptor, step, begin, end)
-        assert (found.rows, found.cols) == (end - begin, cols)
-        np.testing.assert_array_equal(
-            found.descriptors.joined().reshape(-1, cols, 128), expected[begin:end]
-        )
-
-
 @pytest.mark.parametrize("descriptor", ["fast-sift", "lazebnik-sift"])
 @pytest.mark.parametrize(("height", "width"), [(41, 50), (42, 47), (43, 36)])
 def test_a_descriptor_depends_on_its_patch_and_the_filter_around_it(

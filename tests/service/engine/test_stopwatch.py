@@ -29,3 +29,23 @@ def test_laps_of_one_stage_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
         for stage in stages:
             watch.lap(stage)
     assert watch.seconds == {"sift": 1 + 4, "coding": 2 + 8}
+
+
+def test_a_lap_is_shared_by_stages_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter([10.0, 18.0, 20.0])
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "perf_counter", lambda: next(moments))
+        watch = Stopwatch()
+        watch.share({"sift": 100, "coding": 300, "pooling": 0})
+        watch.lap("pooling")
+    assert watch.seconds == {"sift": 2, "coding": 6, "pooling": 2}
+
+
+def test_a_lap_without_parts_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter([10.0, 18.0, 20.0])
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "perf_counter", lambda: next(moments))
+        watch = Stopwatch()
+        watch.share({"sift": 0, "coding": 0})
+        watch.lap("pooling")
+    assert watch.seconds == {"pooling": 10}

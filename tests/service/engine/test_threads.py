@@ -2,27 +2,29 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from service.engine import DescriptorError, Engine
 from service.engine.threads import Threads
-from tests.support.samples import random_bundle, random_descriptors, random_png
+from tests.support.samples import CONFIG, random_bundle, random_descriptors, random_png
 
-BUNDLE = random_bundle()
+# Images of several strips, and of one.
+BUNDLE = random_bundle(replace(CONFIG, max_side=400))
 ALONE = Engine(BUNDLE)
 
 
 @pytest.mark.parametrize("threads", [2, 3, 8])
-@pytest.mark.parametrize("size", [(20, 20), (21, 64), (100, 90)])
+@pytest.mark.parametrize("size", [(20, 20), (21, 64), (100, 90), (310, 190)])
 def test_scores_do_not_depend_on_the_threads(threads: int, size: tuple[int, int]) -> None:
     data = random_png(3, *size)
     found = Engine(BUNDLE, threads).scores(data)
     np.testing.assert_array_equal(found, ALONE.scores(data))
 
 
-@pytest.mark.parametrize("count", [0, 1, 7, 5000])
+@pytest.mark.parametrize("count", [0, 1, 7, 1023, 5000])
 def test_codes_do_not_depend_on_the_threads(count: int) -> None:
     descriptors = random_descriptors(np.random.default_rng(1), count)
     found, expected = Engine(BUNDLE, 2).encode(descriptors), ALONE.encode(descriptors)
@@ -38,67 +40,91 @@ def test_what_goes_wrong_in_a_thread_is_raised() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-@pytest.mark.parametrize("size", [0, 1, 3, 100])
-def test_pieces_cover_everything_once(count: int, size: int) -> None:
-    seen: list[int] = []
-    Threads(count).split(lambda begin, end: seen.extend(range(begin, end)), size)
-    assert sorted(seen) == list(range(size))
+@pytest.mark.parametrize("parts", [0, 1, 3, 100])
+def test_as_many_threads_work_as_there_are_parts_for(count: int, parts: int) -> None:
+    callers: list[int] = []
+    Threads(count).run(lambda: callers.append(threading.get_ident()), parts)
+    assert len(callers) == max(min(count, parts), 1)
+    assert threading.get_ident() in callers
 
 
-def test_an_error_is_raised_when_all_pieces_have_ended() -> None:
-    begun, ended = threading.Barrier(2), list[int]()
+def test_work_begins_before_the_caller_joins_in() -> None:
+    begun, callers = threading.Event(), list[threading.Thread]()
 
-    def work(begin: int, _: int) -> None:
-        begun.wait()
-        if begin:
-            raise ValueError("the second one")
-        ended.append(begin)
+    def work() -> None:
+        callers.append(threading.current_thread())
+        begun.set()
+
+    running = Threads(2).begin(work, 2)
+    assert begun.wait(60)
+    assert threading.current_thread() not in callers
+    running.finish()
+    assert len(callers) == 2
+    assert callers[1] is threading.current_thread()
+
+
+def test_work_can_be_waited_for_without_joining_in() -> None:
+    ended: list[int] = []
+    running = Threads(3).begin(lambda: ended.append(threading.get_ident()), 3)
+    running.wait()
+    assert len(ended) == 2
+    assert threading.get_ident() not in ended
+
+
+def test_an_error_is_raised_when_all_have_ended() -> None:
+    both, ended, caller = threading.Barrier(2), list[int](), threading.get_ident()
+
+    def work() -> None:
+        both.wait()
+        if threading.get_ident() != caller:
+            raise ValueError("the other one")
+        ended.append(caller)
 
     threads = Threads(2)
-    with pytest.raises(ValueError, match="the second one"):
-        threads.split(work, 2)
-    assert ended == [0]
-    threads.split(lambda begin, _: ended.append(begin), 2)
-    assert sorted(ended) == [0, 0, 1]
+    with pytest.raises(ValueError, match="the other one"):
+        threads.run(work, 2)
+    assert ended == [caller]
+    threads.run(lambda: ended.append(0), 2)
+    assert ended == [caller, 0, 0]
 
 
-def test_an_error_of_the_caller_waits_for_the_other_pieces() -> None:
-    go_on, ended = threading.Event(), list[int]()
+def test_an_error_of_the_caller_waits_for_the_others() -> None:
+    go_on, ended, caller = threading.Event(), list[int](), threading.get_ident()
 
-    def work(begin: int, _: int) -> None:
-        if begin == 0:
+    def work() -> None:
+        if threading.get_ident() == caller:
             go_on.set()
             raise ValueError("the first one")
         go_on.wait()
-        ended.append(begin)
+        ended.append(threading.get_ident())
 
     with pytest.raises(ValueError, match="the first one"):
-        Threads(3).split(work, 3)
-    assert sorted(ended) == [1, 2]
+        Threads(3).run(work, 3)
+    assert len(ended) == 2
 
 
-def test_callers_at_once_all_get_their_pieces() -> None:
+def test_callers_at_once_all_get_their_work_done() -> None:
     threads, both = Threads(2), threading.Barrier(2)
 
-    def count(_: int) -> list[int]:
+    def count(number: int) -> list[int]:
         seen: list[int] = []
         both.wait()
-        threads.split(lambda begin, end: seen.extend(range(begin, end)), 100)
-        return sorted(seen)
+        threads.run(lambda: seen.append(number), 2)
+        return seen
 
     with ThreadPoolExecutor(2) as callers:
-        assert list(callers.map(count, range(2))) == [list(range(100))] * 2
+        assert list(callers.map(count, range(2))) == [[0, 0], [1, 1]]
 
 
 def test_threads_end_with_whoever_they_work_for() -> None:
     threads, found = Threads(3), list[threading.Thread]()
-    both = threading.Barrier(3)
+    all_three = threading.Barrier(3)
 
-    def work(_: int, __: int) -> None:
-        both.wait()
+    def work() -> None:
+        all_three.wait()
         found.append(threading.current_thread())
 
-    threads.split(work, 3)
+    threads.run(work, 3)
     others = set(found) - {threading.current_thread()}
     assert len(others) == 2
     del threads

@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from service.engine import Codes, Engine, EngineConfig, ImageError
-from service.engine.arrays import Float64Array
+from service.engine.arrays import Float64Array, IntpArray
 from service.engine.config import CodesConfig, ViewConfig
-from service.engine.encoding import every
 from service.engine.fixedpoint import Descriptors
 from tests.support import bundles, opened_files, pictures
 from tests.support.messy_folder import make_messy_folder
@@ -148,6 +147,11 @@ def test_pooled_vectors_are_those_of_the_engine(
             assert np.array_equal(np.array(row["pooled_vector"], np.float32), pooled)
 
 
+def _every(stride: int, rows: int, cols: int) -> IntpArray:
+    """Places of every `stride`-th descriptor of a grid, in each direction."""
+    return np.arange(rows * cols).reshape(rows, cols)[::stride, ::stride].reshape(-1)
+
+
 def codes_of(engine: Engine, data: bytes) -> tuple[tuple[int, int], Codes, Float64Array]:
     """The grid of an image's codes and the codes, by way of its descriptors.
 
@@ -156,7 +160,7 @@ def codes_of(engine: Engine, data: bytes) -> tuple[tuple[int, int], Codes, Float
     """
     descriptors = engine.describe(engine.decode(data))
     n_rows, n_cols, width = descriptors.shape
-    laid_out, places = descriptors.reshape(-1, width), every(STRIDE, n_cols, 0, n_rows)
+    laid_out, places = descriptors.reshape(-1, width), _every(STRIDE, n_rows, n_cols)
     grid = -(-n_rows // STRIDE), -(-n_cols // STRIDE)
     half_steps = 0.5 * np.sqrt(width)
     norms = Descriptors.of(laid_out[places]).fixed(wide=False).norms

@@ -1,0 +1,89 @@
+"""The first rows of a JPEG, told of while the others are still being decoded.
+
+Pillow hands a JPEG to its decoder in blocks of bytes, and the decoder fills rows from the top as
+far as the bytes go. Between two blocks the rows that are there can be read.
+"""
+
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from PIL import Image, JpegImagePlugin
+
+from service.engine.arrays import Float32Array
+
+__all__ = ["JpegRows", "OnRows"]
+
+# What is told of rows: the grey image (h, w), and how many of its rows, from the top, are there.
+# The others are filled later, in the same array.
+OnRows = Callable[[Float32Array, int], None]
+
+# Shares of the bytes after which rows are looked for. With one share fewer, or with the first at
+# .15 or .45, a photograph takes as long or longer on two cores.
+_SHARES = (0.25,)
+
+_START_OF_SCAN = b"\xff\xda"
+
+
+class JpegRows:
+    """A JPEG that is not loaded yet, and that is not to be scaled or turned.
+
+    `to_gray` fills the grey values of an image of some rows into (rows, w).
+    """
+
+    def __init__(
+        self,
+        picture: JpegImagePlugin.JpegImageFile,
+        to_gray: Callable[[Image.Image, Float32Array], object],
+        on_rows: OnRows,
+    ) -> None:
+        self._picture, self._to_gray, self._on_rows = picture, to_gray, on_rows
+        self._gray: Float32Array | None = None
+        self._rows = 0
+        self._read, self._sizes = picture.load_read, _block_sizes(picture)
+
+    def load(self) -> Float32Array | None:
+        """Decode the image; the whole of it in grey, or None if nobody was told of its rows."""
+        overridden: Any = self._picture
+        overridden.load_read = self._read_block
+        try:
+            self._picture.load()
+        finally:
+            # Image and method would refer to each other, and their memory would stay for a while.
+            del overridden.load_read
+        if self._gray is not None:
+            self._fill(self._picture.height)
+        return self._gray
+
+    def _read_block(self, size: int) -> bytes:
+        """The next block of bytes, for the decoder, which has been given the previous one."""
+        self._look()
+        return self._read(self._sizes.pop(0) if self._sizes else size)
+
+    def _look(self) -> None:
+        # Memory for an image is of zeros at first. Rows of zeros, which may be black or still to
+        # come, count as still to come.
+        box = self._picture.im.getbbox()
+        if box is not None and box[3] > self._rows:
+            if self._gray is None:
+                self._gray = np.empty((self._picture.height, self._picture.width), np.float32)
+            self._fill(box[3])
+            self._on_rows(self._gray, self._rows)
+
+    def _fill(self, rows: int) -> None:
+        assert self._gray is not None  # noqa: S101  # both callers know
+        box = (0, self._rows, self._picture.width, rows)
+        # Not by `crop`, which would load the image, as is being done.
+        part = self._picture._new(self._picture.im.crop(box))  # noqa: SLF001
+        self._to_gray(part, self._gray[self._rows : rows])
+        self._rows = rows
+
+
+def _block_sizes(picture: JpegImagePlugin.JpegImageFile) -> list[int]:
+    """How many bytes to decode at a time, those before the first scan not being counted."""
+    assert isinstance(picture.fp, BytesIO)  # noqa: S101  # it was opened so, and is not loaded yet
+    data = picture.fp.getvalue()
+    start = max(data.find(_START_OF_SCAN), 0)
+    ends = [start + int(share * (len(data) - start)) for share in (*_SHARES, 1)]
+    return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]

@@ -1,0 +1,59 @@
+"""Strips of an image, or of a list of descriptors, that threads take one after the other.
+
+Large ones first, so that little is handed out, then smaller and smaller ones, so that no thread
+waits long for the last. One thread has everything in one strip.
+"""
+
+import numpy as np
+
+from service.engine.arrays import frozen
+from service.engine.kernels.encoding import NEXT_STRIP, PIXEL_ROWS, Strips, set_counter
+
+__all__ = ["count", "cut", "give_up", "largest", "show_rows"]
+
+# Descriptors in a strip, at the least. A strip of an image computes six rows of cells that the
+# next one computes again.
+_SMALLEST = 1024
+
+# What a strip is of what is left, times the number of threads.
+_SHARE = 0.6
+
+_ALL_ROWS = 2**62
+
+
+def cut(
+    rows: int, cols: int, threads: int, first: int | None = None, pixel_rows: int = _ALL_ROWS
+) -> Strips:
+    """Strips of a grid of descriptors, of whose image so many rows are there.
+
+    With `first`, the first strip has so many rows of the grid.
+    """
+    bounds, smallest = [0], -(-_SMALLEST // max(cols, 1))
+    if first is not None:
+        bounds.append(min(first, rows))
+    while (left := rows - bounds[-1]) > 0:
+        size = left if threads == 1 else max(int(left * _SHARE / threads), smallest)
+        bounds.append(bounds[-1] + (size if size + smallest <= left else left))
+    counters = np.zeros(2, np.int64)
+    counters[NEXT_STRIP], counters[PIXEL_ROWS] = 0, pixel_rows
+    return Strips(frozen(np.array(bounds, np.int64)), counters)
+
+
+def count(strips: Strips) -> int:
+    """How many strips there are, taken ones included."""
+    return len(strips.bounds) - 1
+
+
+def largest(strips: Strips) -> int:
+    """How many rows the largest strip has."""
+    return int(np.diff(strips.bounds).max(initial=0))
+
+
+def show_rows(strips: Strips, pixel_rows: int | None = None) -> None:
+    """Tell the threads how many rows of the image are there now; without a number, all."""
+    set_counter(strips.counters, PIXEL_ROWS, _ALL_ROWS if pixel_rows is None else pixel_rows)
+
+
+def give_up(strips: Strips) -> None:
+    """Tell the threads that no more rows will come."""
+    set_counter(strips.counters, PIXEL_ROWS, -1)

@@ -1,0 +1,210 @@
+"""Rows that are told of early are those of the image, and whoever reads them lets go of it."""
+
+import gc
+from collections.abc import Callable
+from dataclasses import replace
+from io import BytesIO
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from service.engine import BrokenImageError, Engine, Stopwatch
+from service.engine.arrays import Float32Array, UInt8Array
+from service.engine.early_start import EarlyStart
+from service.engine.image import decode, decode_picture
+from service.engine.jpeg_rows import JpegRows
+from service.engine.views import ImageCoding
+from tests.support.samples import CONFIG, SEVERAL, random_bundle
+
+HEIGHT, WIDTH, UNLIMITED = 230, 190, 4096
+BUNDLE = random_bundle(replace(CONFIG, max_side=400))
+ALONE, TOGETHER = Engine(BUNDLE), Engine(BUNDLE, 2)
+ORIENTATION = 0x0112
+
+
+def noise(seed: int = 0, height: int = HEIGHT, width: int = WIDTH) -> UInt8Array:
+    """Blurred a little, so that a JPEG of it has more than its noise."""
+    levels = np.random.default_rng(seed).integers(0, 256, (height + 2, width + 2, 3))
+    windows = [levels[y : y + height, x : x + width] for y in range(3) for x in range(3)]
+    blurred: UInt8Array = np.mean(windows, axis=0).astype(np.uint8)
+    return blurred
+
+
+def jpeg(pixels: UInt8Array, **options: object) -> bytes:
+    file = BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", **options)
+    return file.getvalue()
+
+
+def turned(orientation: int) -> bytes:
+    exif = Image.Exif()
+    exif[ORIENTATION] = orientation
+    return jpeg(noise(), exif=exif)
+
+
+def with_long_header() -> bytes:
+    """Three quarters of the bytes are no part of the image."""
+    data = jpeg(noise())
+    comment = b"\xff\xfe" + (50_000).to_bytes(2, "big") + bytes(49_998)
+    return data[:2] + 3 * (len(data) // 50_000 + 1) * comment + data[2:]
+
+
+class Told:
+    """What somebody is told of rows, and what these were then."""
+
+    def __init__(self) -> None:
+        self.images: list[Float32Array] = []
+        self.parts: list[Float32Array] = []
+
+    def __call__(self, gray: Float32Array, rows: int) -> None:
+        self.images.append(gray)
+        self.parts.append(gray[:rows].copy())
+
+
+EARLY: dict[str, Callable[[], bytes]] = {
+    "colours": lambda: jpeg(noise()),
+    "colours, not subsampled": lambda: jpeg(noise(), subsampling=0),
+    "grey": lambda: jpeg(noise()[:, :, 0]),
+    "restart markers": lambda: jpeg(noise(), restart_marker_rows=1),
+    "a long header": with_long_header,
+    "upright": lambda: turned(1),
+}
+
+
+@pytest.mark.parametrize("name", EARLY)
+@pytest.mark.parametrize("in_colour", [False, True])
+def test_rows_are_told_of_before_the_others_are_there(name: str, in_colour: bool) -> None:  # noqa: FBT001
+    data, told = EARLY[name](), Told()
+    if in_colour:
+        picture, expected = (decode_picture(data, UNLIMITED, None, on) for on in (told, None))
+        gray, whole = picture.gray, expected.gray
+        np.testing.assert_array_equal(
+            np.array(picture.colours, object), np.array(expected.colours, object)
+        )
+    else:
+        gray, whole = (decode(data, UNLIMITED, None, on) for on in (told, None))
+    np.testing.assert_array_equal(gray, whole)
+    assert told.parts
+    assert all(image is gray for image in told.images)
+    assert all(len(a) < len(b) for a, b in pairwise([*told.parts, whole]))
+    for part in told.parts:
+        np.testing.assert_array_equal(part, whole[: len(part)])
+
+
+def black(rows: slice) -> bytes:
+    pixels = noise()
+    pixels[rows] = 0
+    return jpeg(pixels, subsampling=0)
+
+
+NOT_EARLY: dict[str, Callable[[], bytes]] = {
+    "progressive": lambda: jpeg(noise(), progressive=True),
+    "turned": lambda: turned(6),
+    "black": lambda: black(slice(None)),
+    "PNG": lambda: png(noise()),
+}
+
+
+def png(pixels: UInt8Array) -> bytes:
+    file = BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("name", NOT_EARLY)
+def test_of_others_nobody_is_told(name: str) -> None:
+    data, told = NOT_EARLY[name](), Told()
+    np.testing.assert_array_equal(decode(data, UNLIMITED, None, told), decode(data, UNLIMITED))
+    assert not told.parts
+
+
+def test_of_an_image_that_is_scaled_nobody_is_told() -> None:
+    data, told = jpeg(noise()), Told()
+    np.testing.assert_array_equal(decode(data, 100, None, told), decode(data, 100))
+    assert not told.parts
+
+
+@pytest.mark.parametrize("rows", [slice(0, 100), slice(60, None), slice(20, 200)])
+def test_black_rows_are_not_taken_for_others(rows: slice) -> None:
+    data, told = black(rows), Told()
+    whole = decode(data, UNLIMITED)
+    np.testing.assert_array_equal(decode(data, UNLIMITED, None, told), whole)
+    for part in told.parts:
+        np.testing.assert_array_equal(part, whole[: len(part)])
+
+
+# --- engines that begin early ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*EARLY, *NOT_EARLY])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_scores_do_not_depend_on_an_early_start(name: str, threads: int) -> None:
+    data = {**EARLY, **NOT_EARLY}[name]()
+    for _ in range(3):
+        np.testing.assert_array_equal(Engine(BUNDLE, threads).scores(data), ALONE.scores(data))
+
+
+def test_an_early_start_gives_the_blocks_of_several_views() -> None:
+    bundle, data = random_bundle(replace(SEVERAL, max_side=400)), jpeg(noise(1))
+    expected = Engine(bundle).pooled_vector(data)
+    np.testing.assert_array_equal(Engine(bundle, 2).pooled_vector(data), expected)
+
+
+def test_other_threads_begin_while_an_image_is_decoded() -> None:
+    data, early = jpeg(noise()), EarlyStart(TOGETHER.views, TOGETHER.threads)
+    with early:
+        picture = TOGETHER.decode_picture(data, None, early.on_rows)
+    begun = early.begun_for(TOGETHER.view)
+    assert begun is not None
+    found = TOGETHER.view.encode_image(picture, TOGETHER.threads, Stopwatch(), begun=begun)
+    expected = ALONE.view.encode_image(picture, ALONE.threads, Stopwatch())
+    np.testing.assert_array_equal(found.codes.leaf_ids, expected.codes.leaf_ids)
+    np.testing.assert_array_equal(found.codes.values, expected.codes.values)
+    assert found.finest is not None
+    assert expected.finest is not None
+    np.testing.assert_array_equal(found.finest, expected.finest)
+
+
+def test_one_thread_is_told_of_no_rows() -> None:
+    assert EarlyStart(ALONE.views, ALONE.threads).on_rows is None
+
+
+@pytest.mark.parametrize("share", [0.4, 0.8, 0.95])
+def test_a_truncated_image_has_the_error_of_one_thread_and_harms_no_other(share: float) -> None:
+    data = jpeg(noise())
+    truncated = data[: int(share * len(data))]
+    with pytest.raises(BrokenImageError) as expected:
+        ALONE.scores(truncated)
+    for _ in range(5):
+        with pytest.raises(BrokenImageError) as found:
+            TOGETHER.scores(truncated)
+        assert str(found.value) == str(expected.value)
+        np.testing.assert_array_equal(TOGETHER.scores(data), ALONE.scores(data))
+
+
+def test_rows_that_never_come_are_not_waited_for() -> None:
+    gray = decode(jpeg(noise()), UNLIMITED)
+    begun = TOGETHER.view.begin_image(gray, HEIGHT // 3, TOGETHER.threads)
+    assert begun is not None
+    begun.give_up()
+    np.testing.assert_array_equal(TOGETHER.scores(png(noise())), ALONE.scores(png(noise())))
+
+
+@pytest.mark.parametrize("share", [1, 0.8])
+def test_no_image_lives_until_the_collector_comes(share: float) -> None:
+    """Memory of an image that is not free when the next one comes is cleared by the system."""
+    data = jpeg(noise())
+    gc.collect()
+    gc.disable()
+    try:
+        for engine in (ALONE, TOGETHER):
+            try:
+                engine.scores(data[: int(share * len(data))])
+            except BrokenImageError:
+                assert share < 1
+        left = [item for item in gc.get_objects() if isinstance(item, ImageCoding | JpegRows)]
+        assert not left
+    finally:
+        gc.enable()
