@@ -26,7 +26,6 @@ __all__ = [
     "is_in_strips",
     "locate",
     "patches",
-    "rows_from",
     "sift_kind",
 ]
 
@@ -96,13 +95,6 @@ def is_early(view: ViewConfig) -> bool:
     Others come from a copy that is made of the whole image, or from a grid in its middle.
     """
     return view.descriptor == "fast-sift" and view.reduction == 1
-
-
-def rows_from(pixel_rows: int, view: ViewConfig) -> int:
-    """How many rows of an early view's grid the first so many rows of an image suffice for."""
-    if pixel_rows < sift.SMALLEST_SIDE:
-        return 0
-    return (pixel_rows - sift.SMALLEST_SIDE) // view.step + 1
 
 
 def patches(height: int, width: int, view: ViewConfig) -> Patches:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from service.engine.arrays import Float32Array
-from service.engine.description import is_early
 from service.engine.jpeg_rows import OnRows
 from service.engine.threads import Threads
 from service.engine.views import ImageCoding, View
@@ -15,12 +14,12 @@ __all__ = ["EarlyStart"]
 class EarlyStart:
     """In its `with` statement an image is decoded; other threads encode the rows that are there.
 
-    Only for the first view whose descriptors are of the image itself. Where decoding fails, all
-    have let go of the image when the statement ends.
+    Only for the first view whose descriptors are of the image itself. Where decoding fails, they
+    are told so when the statement ends.
     """
 
     def __init__(self, views: Sequence[View], threads: Threads) -> None:
-        self._view = next((view for view in views if is_early(view.config)), None)
+        self._view = next((view for view in views if view.is_early), None)
         self._threads = threads
         self._coding: ImageCoding | None = None
 
@@ -34,10 +33,10 @@ class EarlyStart:
         return self._coding if view is self._view else None
 
     def _take(self, gray: Float32Array, rows: int) -> None:
-        if self._coding is not None:
+        if self._coding is None and self._view is not None:
+            self._coding = self._view.begin_image(gray, self._threads)
+        if self._coding is not None and rows:
             self._coding.show_rows(rows)
-        elif self._view is not None:
-            self._coding = self._view.begin_image(gray, rows, self._threads)
 
     def __enter__(self) -> None:
         pass

@@ -223,16 +223,25 @@ def encode_by_tree(
 ) -> None:
     """Fill the outputs of descriptors that are all coded, and add to the sums.
 
-    With `strips`, other threads may do the same at the same time.
+    All are filled when this returns; with `strips`, other threads may take some of them.
     """
     strips = strips or strips_of.cut(len(descriptors), 1, 1)
-    take_strips(strips, given(descriptors), by, outputs, Found.nothing(sums))
+    take_strips(strips, given(descriptors), by, outputs, Found.nothing(sums), waits=True)
 
 
-def take_strips(
-    strips: Strips, source: Source, by: TreeCoder, outputs: Outputs, found: Found
+def take_strips(  # noqa: PLR0913  # each is a group of arguments of one kernel
+    strips: Strips,
+    source: Source,
+    by: TreeCoder,
+    outputs: Outputs,
+    found: Found,
+    *,
+    waits: bool,
 ) -> None:
-    """Take strips of descriptors until there is none; fill their outputs, add to what is found."""
+    """Take strips of descriptors until there is none; fill their outputs, add to what is found.
+
+    Whoever `waits` returns when all strips are done, by whichever thread.
+    """
     tree, coder = by.tree, by.coder or _NO_CODERS[by.tree.wide]
     sums = found.sums
     has_memory = encode_strips(
@@ -255,6 +264,7 @@ def take_strips(
         block_scratch(outputs.atom_ids.shape[1]),
         Written(*outputs[1:]),
         found.laps,
+        waits,
     )
     if not has_memory:
         raise MemoryError("there is not enough memory to describe an image")

@@ -292,15 +292,15 @@ def _load(
     """
     picture.draft(mode, target)
     _check_size(picture.size, limits)
-    if on_rows and picture.size == target and _is_upright_jpeg(picture):
+    if on_rows and picture.size == target and _is_decoded_from_the_top(picture):
         return JpegRows(picture, lambda part, out: _gray_pixels(_luma(part), out), on_rows).load()
     picture.load()
     return None
 
 
-def _is_upright_jpeg(picture: Image.Image) -> TypeGuard[JpegImagePlugin.JpegImageFile]:
+def _is_decoded_from_the_top(picture: Image.Image) -> TypeGuard[JpegImagePlugin.JpegImageFile]:
     is_jpeg = isinstance(picture, JpegImagePlugin.JpegImageFile)
-    return is_jpeg and _orientation(picture) == 1
+    return is_jpeg and "progressive" not in picture.info and _orientation(picture) == 1
 
 
 def _gray_at(target: tuple[int, int], picture: Image.Image) -> Float32Array:

@@ -5,12 +5,21 @@ The finest level loops over the nonzeros; coarser levels are maxima of the fines
 vector, finest first; inside a level, regions row by row, then channels.
 """
 
+from functools import cache
+
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int32Array, frozen
+from service.engine.arrays import Float32Array, Int32Array, Int64Array, frozen
 from service.engine.codes import Codes
 from service.engine.config import CodesConfig, SignRule
-from service.engine.kernels.pooling import ABSOLUTE, RAW, SPLIT, find_maxima, pool_rows
+from service.engine.kernels.pooling import (
+    ABSOLUTE,
+    RAW,
+    SPLIT,
+    fill_pyramid,
+    find_maxima,
+    pool_rows,
+)
 
 __all__ = ["finest_level", "maxima", "no_maxima", "pool", "pyramid", "sign_rule", "to_unit"]
 
@@ -51,8 +60,9 @@ def pyramid(
     finest: Float32Array, config: CodesConfig, out: Float32Array | None = None
 ) -> Float32Array:
     """The same block, whose finest level is known."""
-    levels = [_coarsen(finest, regions).reshape(-1) for regions in config.pyramid]
-    return to_unit(np.concatenate(levels, out=out))
+    pooled = np.empty(config.n_features, np.float32) if out is None else out
+    fill_pyramid(frozen(finest), _sides(config.pyramid), pooled)
+    return pooled
 
 
 def maxima(codes: Codes, grid: tuple[int, int], config: CodesConfig) -> Int32Array:
@@ -74,13 +84,9 @@ def _on_grid(codes: Codes, grid: tuple[int, int]) -> tuple[Int32Array, Float32Ar
     return frozen(codes.atom_ids.reshape(shape)), frozen(codes.values.reshape(shape))
 
 
-def _coarsen(finest: Float32Array, regions: int) -> Float32Array:
-    step = finest.shape[0] // regions
-    if step == 1:
-        return finest
-    blocks = finest.reshape(regions, step, regions, step, -1)
-    coarse: Float32Array = blocks.max(axis=(1, 3))
-    return coarse
+@cache
+def _sides(pyramid: tuple[int, ...]) -> Int64Array:
+    return frozen(np.array(pyramid, np.int64))
 
 
 def to_unit(vector: Float32Array) -> Float32Array:

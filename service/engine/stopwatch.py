@@ -31,8 +31,7 @@ class Stopwatch:
         now, whole = time.perf_counter(), sum(parts.values())
         for stage, part in parts.items():
             if part > 0:
-                self.seconds[stage] = self.seconds.get(stage, 0.0) + (now - self._last) * float(
-                    part / whole
-                )
+                own = (now - self._last) * part / whole
+                self.seconds[stage] = self.seconds.get(stage, 0.0) + own
         if whole > 0:
             self._last = now

@@ -4,10 +4,12 @@ Large ones first, so that little is handed out, then smaller and smaller ones, s
 waits long for the last. One thread has everything in one strip.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
-from service.engine.arrays import frozen
-from service.engine.kernels.encoding import NEXT_STRIP, PIXEL_ROWS, Strips, set_counter
+from service.engine.arrays import Int64Array, frozen
+from service.engine.kernels.encoding import PIXEL_ROWS, Strips, set_counter
 
 __all__ = ["count", "cut", "give_up", "largest", "show_rows"]
 
@@ -28,15 +30,20 @@ def cut(
 
     With `first`, the first strip has so many rows of the grid.
     """
+    counters = np.zeros(3, np.int64)
+    counters[PIXEL_ROWS] = pixel_rows
+    return Strips(_bounds(rows, cols, threads, first), counters)
+
+
+@lru_cache(maxsize=32)
+def _bounds(rows: int, cols: int, threads: int, first: int | None) -> Int64Array:
     bounds, smallest = [0], -(-_SMALLEST // max(cols, 1))
     if first is not None:
         bounds.append(min(first, rows))
     while (left := rows - bounds[-1]) > 0:
         size = left if threads == 1 else max(int(left * _SHARE / threads), smallest)
         bounds.append(bounds[-1] + (size if size + smallest <= left else left))
-    counters = np.zeros(2, np.int64)
-    counters[NEXT_STRIP], counters[PIXEL_ROWS] = 0, pixel_rows
-    return Strips(frozen(np.array(bounds, np.int64)), counters)
+    return frozen(np.array(bounds, np.int64))
 
 
 def count(strips: Strips) -> int:

@@ -1,26 +1,29 @@
-"""Several cores for one image: threads that do the same work together.
+"""Several cores for one image: threads that help whoever works on it.
 
 Kernels run without the GIL and share their work by strips (`strips.py`). What a thread computes
 does not depend on who took which strip, so that any number of threads gives the same answer, bit
-for bit.
+for bit. Whoever asks for help goes on by itself if none comes, and knows from the strips when all
+is done: to wait for a thread, and to be woken, takes longer than the last strip.
 """
 
+import logging
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from queue import SimpleQueue
 
-__all__ = ["ONE_THREAD", "Running", "Threads"]
+__all__ = ["ONE_THREAD", "Threads"]
 
-Work = Callable[[], None]
+logger = logging.getLogger(__name__)
+
+Work = Callable[[], object]
 
 
 class Threads:
     """A number of threads, the caller's among them; the others start when first needed.
 
-    They end with this object. A `ThreadPoolExecutor` takes 80 µs longer to hand over a call and
-    to tell that it is done, 2 % of the time of a photograph on two cores.
+    They end with this object.
     """
 
     def __init__(self, count: int = 1) -> None:
@@ -28,21 +31,18 @@ class Threads:
             raise ValueError(f"{count} threads, expected at least one thread")
         self.count = count
 
-    def begin(self, work: Work, parts: int) -> "Running":
-        """Let the other threads call `work`, but no more than have one of `parts` to do each."""
-        calls = [_Call(work) for _ in range(min(self.count, parts) - 1)]
-        for call in calls:
-            self._queue.put(call)
-        return Running(work, calls)
+    def help(self, work: Work, parts: int) -> None:
+        """Let the other threads call `work` soon, if there are parts for them besides the caller's.
 
-    def run(self, work: Work, parts: int) -> None:
-        """Let all threads call `work`, the caller's among them, and wait for all."""
-        self.begin(work, parts).finish()
+        An error of theirs is logged: what they did not take, the caller does.
+        """
+        for _ in range(min(self.count, parts) - 1):
+            self._queue.put(work)
 
     @cached_property
-    def _queue(self) -> "SimpleQueue[_Call | None]":
+    def _queue(self) -> "SimpleQueue[Work | None]":
         """What the other threads take their calls from."""
-        queue: SimpleQueue[_Call | None] = SimpleQueue()
+        queue: SimpleQueue[Work | None] = SimpleQueue()
         for number in range(self.count - 1):
             threading.Thread(
                 target=_serve, args=(queue,), name=f"engine_{number}", daemon=True
@@ -51,58 +51,15 @@ class Threads:
         return queue
 
 
-class Running:
-    """Work that other threads have begun."""
-
-    def __init__(self, work: Work, calls: "Sequence[_Call]") -> None:
-        self._work, self._calls = work, calls
-
-    def finish(self) -> None:
-        """Join in, and wait for all; an error of any of them is raised when all have ended."""
-        try:
-            self._work()
-        finally:
-            self.wait()
-        for call in self._calls:
-            if call.error is not None:
-                raise call.error
-
-    def wait(self) -> None:
-        """Return when the others have ended, however they did."""
-        for call in self._calls:
-            call.wait()
-
-
-class _Call:
-    """A call that another thread makes."""
-
-    def __init__(self, work: Work) -> None:
-        self.error: BaseException | None = None
-        self._work = work
-        self._under_way = threading.Lock()
-        self._under_way.acquire()
-
-    def run(self) -> None:
-        """Make the call, and keep its error."""
-        try:
-            self._work()
-        except BaseException as error:  # noqa: BLE001  # raised where the call is waited for
-            self.error = error
-        finally:
-            self._under_way.release()
-
-    def wait(self) -> None:
-        """Return when the call has been made."""
-        with self._under_way:
-            pass
-
-
-def _serve(queue: "SimpleQueue[_Call | None]") -> None:
+def _serve(queue: "SimpleQueue[Work | None]") -> None:
     """Make calls until there is None."""
-    while (call := queue.get()) is not None:
-        call.run()
+    while (work := queue.get()) is not None:
+        try:
+            work()
+        except Exception:
+            logger.exception("a thread could not help with an image")
         # What it refers to is not to live until the next one comes.
-        del call
+        del work
 
 
 ONE_THREAD = Threads(1)

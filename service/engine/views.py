@@ -4,7 +4,7 @@ Blocks that read the same view share both.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 
 import numpy as np
 
@@ -32,15 +32,16 @@ from service.engine.hashing import Hash
 from service.engine.image import Picture
 from service.engine.kernels.encoding import CODING, POOLING, SIFT, Grid, Source, Strips
 from service.engine.stopwatch import Stopwatch
-from service.engine.threads import Running, Threads
+from service.engine.threads import Threads
 from service.engine.tree import Tree
 
 __all__ = ["ImageCoding", "View"]
 
 _NO_DESCRIPTORS = Descriptors.of(np.empty((0, DESCRIPTOR_WIDTH), np.float32))
 
-# What runs before anything has begun.
-_NOTHING = Running(lambda: None, ())
+# The first strip of an image that is still being decoded, as a part of all rows: not more than is
+# there when others are told of rows for the first time.
+_FIRST_SHARE = 0.2
 
 # The square of a length beyond this is not finite in float32.
 _LONGEST = np.float32(2.0**64)
@@ -69,11 +70,9 @@ class View:
         count, outputs = len(descriptors), Outputs.of_list(len(descriptors), self.nonzeros)
         if isinstance(self.hash, Tree):
             by, shared = TreeCoder(self.hash, self.coder), strips.cut(count, 1, threads.count)
-
-            def work() -> None:
-                encode_by_tree(descriptors, by, outputs, strips=shared)
-
-            threads.run(work, strips.count(shared))
+            encode = partial(encode_by_tree, descriptors, by, outputs, None, shared)
+            threads.help(encode, strips.count(shared))
+            encode()
         else:
             self._encode_by_hash(descriptors, outputs)
         return outputs
@@ -87,6 +86,11 @@ class View:
             rows, cols, stride = outputs.grid
             taken = np.arange(rows * cols).reshape(rows, cols)[::stride, ::stride].reshape(-1)
             self.coder.encode_into(outputs.codes, descriptors.at(taken).fixed(wide=self.coder.wide))
+
+    @property
+    def is_early(self) -> bool:
+        """Whether an image's first rows can be encoded before the others are there."""
+        return isinstance(self.hash, Tree) and description.is_early(self.config)
 
     @property
     def coder(self) -> Coder | None:
@@ -137,7 +141,7 @@ class View:
             return self._encode_image_by_hash(located, grid, watch)
         shared = strips.cut(grid.rows, grid.cols, threads.count)
         coding = ImageCoding(self, copy, grid, shared, located)
-        coding.begin(threads)
+        threads.help(coding.help, strips.count(shared))
         return coding.finish(watch)
 
     def _encode_image_by_hash(
@@ -149,20 +153,13 @@ class View:
         routed = Routed((grid.rows, grid.cols), descriptors, outputs.leaf_ids)
         return Encoded(outputs.codes, coded_grid(grid), routed=routed)
 
-    def begin_image(
-        self, gray: Float32Array, pixel_rows: int, threads: Threads
-    ) -> "ImageCoding | None":
-        """Let other threads encode an image, of which so many rows are there; more will follow.
-
-        Only for an early view, see `description`. None if there is nothing to begin with.
-        """
-        most = description.rows_from(pixel_rows, self.config)
-        if not most or not isinstance(self.hash, Tree):
-            return None
+    def begin_image(self, gray: Float32Array, threads: Threads) -> "ImageCoding":
+        """Let other threads encode an image, which an early view is of, as its rows come."""
         grid = Grid(*description.grid_shape(gray, self.config), self.stride)
-        shared = strips.cut(grid.rows, grid.cols, threads.count, most, pixel_rows)
+        first = max(int(_FIRST_SHARE * grid.rows), 1)
+        shared = strips.cut(grid.rows, grid.cols, threads.count, first, pixel_rows=0)
         coding = ImageCoding(self, gray, grid, shared)
-        coding.begin(threads)
+        threads.help(coding.help, strips.count(shared))
         return coding
 
 
@@ -186,43 +183,33 @@ class ImageCoding:
         block = view.residuals
         self._regions = None if block is None else block.regions((grid.rows, grid.cols))
         self._found: list[Found] = []
-        self._running = _NOTHING
-
-    def begin(self, threads: Threads) -> None:
-        """Let the other threads take strips."""
-        self._running = threads.begin(self._take_strips, strips.count(self._strips))
 
     def show_rows(self, pixel_rows: int | None = None) -> None:
         """So many rows of the image are there now, or all."""
         strips.show_rows(self._strips, pixel_rows)
 
     def give_up(self) -> None:
-        """No more rows will come: wait until no thread reads the image any more."""
+        """No more rows will come."""
         strips.give_up(self._strips)
-        running, self._running = self._running, _NOTHING
-        running.wait()
+
+    def help(self) -> None:
+        """Take strips until there is none."""
+        self._take_strips(waits=False)
 
     def finish(self, watch: Stopwatch) -> Encoded:
-        """Take strips until there is none, wait for the other threads, and join what was found."""
-        running, self._running = self._running, _NOTHING
-        # It refers to this object: in a circle, the memory of an image would stay for a while.
-        running.finish()
-        del running
-        times = sum((found.laps for found in self._found), np.zeros(3, np.int64))
+        """Take strips until there is none, and join what all threads found when all are done."""
+        self._take_strips(waits=True)
+        found = list(self._found)
+        times = [sum(times) for times in zip(*(each.laps.tolist() for each in found), strict=True)]
         watch.share({"sift": times[SIFT], "coding": times[CODING], "pooling": times[POOLING]})
-        encoded = Encoded(
-            self._outputs.codes,
-            coded_grid(self._grid),
-            self._finest(),
-            self._sums(),
-            self._routed(),
-        )
+        codes, grid = self._outputs.codes, coded_grid(self._grid)
+        encoded = Encoded(codes, grid, self._finest(found), self._sums(found), self._routed())
         watch.lap("pooling")
         return encoded
 
-    def _take_strips(self) -> None:
-        """What every thread does."""
+    def _take_strips(self, *, waits: bool) -> None:
         view, codes = self._view, self._view.codes
+        assert isinstance(view.hash, Tree)  # noqa: S101  # other views have no strips
         found = Found.nothing(
             self._no_sums(),
             None if codes is None else pooling.no_maxima(codes.config),
@@ -230,9 +217,8 @@ class ImageCoding:
         )
         self._found.append(found)
         if strips.count(self._strips):
-            assert isinstance(view.hash, Tree)  # noqa: S101  # other views have no strips
             by = TreeCoder(view.hash, view.coder)
-            take_strips(self._strips, self._source(), by, self._outputs, found)
+            take_strips(self._strips, self._source(), by, self._outputs, found, waits=waits)
 
     def _source(self) -> Source:
         if self._located is not None:
@@ -243,16 +229,16 @@ class ImageCoding:
         block = self._view.residuals
         return None if block is None or self._regions is None else block.sums(self._regions)
 
-    def _finest(self) -> Float32Array | None:
+    def _finest(self, found: list[Found]) -> Float32Array | None:
         if self._view.codes is None:
             return None
-        return reduce(np.maximum, (found.finest for found in self._found))
+        return reduce(np.maximum, (each.finest for each in found))
 
-    def _sums(self) -> ResidualSums | None:
+    def _sums(self, found: list[Found]) -> ResidualSums | None:
         """The sums over all strips. They are of integers, so that their order does not matter."""
         if self._view.residuals is None:
             return None
-        whole, *others = (found.sums for found in self._found)
+        whole, *others = (each.sums for each in found)
         for other in others:
             whole.add(other)
         return whole

@@ -37,6 +37,7 @@ from service.engine.kernels.tree import walk_block
 
 __all__ = [
     "CODING",
+    "DONE_STRIPS",
     "NEXT_STRIP",
     "PIXEL_ROWS",
     "POOLING",
@@ -51,15 +52,18 @@ __all__ = [
     "set_counter",
 ]
 
-# Counters that threads share: the strip to be taken next, and how many rows of the image are
-# there. Fewer than none: they will not come.
-NEXT_STRIP, PIXEL_ROWS = 0, 1
+# Counters that threads share: the strip to be taken next, how many strips are done, and how many
+# rows of the image are there. Fewer than none: they will not come.
+NEXT_STRIP, DONE_STRIPS, PIXEL_ROWS = 0, 1, 2
 
 # Stages whose time is told.
 SIFT, CODING, POOLING = 0, 1, 2
 
 # An image whose cells are one column: memory for next to nothing where there is no image.
 _NARROWEST = 8
+
+# How often a thread that waits asks before it begins to sleep in between: about a millisecond.
+_IMPATIENT_TURNS = 5000
 
 _NONE, _ONE = np.uint64(0), np.uint64(1)
 
@@ -241,10 +245,10 @@ def _encode_strip(
 @part
 def _is_there(strips: Strips, pixel_rows: int) -> bool:
     """Wait until so many rows of the image are there; whether they will ever be."""
-    there = read(strips.counters, PIXEL_ROWS)
+    there, turns = read(strips.counters, PIXEL_ROWS), 0
     while 0 <= there < pixel_rows:
-        let_others_run()
-        there = read(strips.counters, PIXEL_ROWS)
+        let_others_run(turns > _IMPATIENT_TURNS)
+        there, turns = read(strips.counters, PIXEL_ROWS), turns + 1
     return there >= 0
 
 
@@ -261,11 +265,13 @@ def encode_strips(
     scratch: Scratch,
     written: Written,
     laps: Int64Array,
+    waits: bool,  # noqa: FBT001  # kernels have no keywords
 ) -> bool:
     """Take strips until there is none; whether there was memory to do so.
 
-    directions has room for a block, `scratch` for a block and m nonzeros. Without nonzeros there
-    are no codes. laps (3,) get the nanoseconds of describing, coding and pooling.
+    Whoever `waits` returns when all strips are done, by whichever thread. directions has room for
+    a block, `scratch` for a block and m nonzeros. Without nonzeros there are no codes. laps (3,)
+    get the nanoseconds of describing, coding and pooling.
     """
     has_map = source.features.shape[0] > 0
     buffers = new_row_buffers(source.gray.shape[1] if has_map else _NARROWEST)
@@ -312,8 +318,13 @@ def encode_strips(
                 sums.finest,
             )
             laps[POOLING] += nanoseconds() - coded
+        add_to(strips.counters, DONE_STRIPS, 1)
         number = add_to(strips.counters, NEXT_STRIP, 1)
     free_row_buffers(buffers)
+    turns = 0
+    while waits and read(strips.counters, DONE_STRIPS) < n_strips:
+        let_others_run(turns > _IMPATIENT_TURNS)
+        turns += 1
     return True
 
 

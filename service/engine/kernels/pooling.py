@@ -6,13 +6,14 @@ starts from zero.
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int32Array
+from service.engine.arrays import Float32Array, Int32Array, Int64Array
 from service.engine.compiling import allocating_kernel, kernel, part
 
 __all__ = [
     "ABSOLUTE",
     "RAW",
     "SPLIT",
+    "fill_pyramid",
     "find_maxima",
     "give_to_largest",
     "pool_rows",
@@ -72,6 +73,36 @@ def pool_rows(
 ) -> None:
     """The same over all rows of a grid."""
     raise_maxima(atom_ids, values, cols, 0, rows, rows, sign_rule, n_atoms, pooled)
+
+
+@kernel
+def fill_pyramid(finest: Float32Array, sides: Int64Array, pooled: Float32Array) -> None:
+    """The levels of a pyramid one after the other, scaled to unit length together, if not zero.
+
+    finest (r, r, channels); sides (levels,) divide r. pooled (Σ sides²·channels,) out: regions of
+    a level row by row, each with its channels.
+    """
+    regions, _, channels = finest.shape
+    squared, place = np.float32(0), 0
+    for side in sides:
+        step = regions // side
+        for region in range(side * side):
+            own = pooled[place : place + channels]
+            top, left = region // side * step, region % side * step
+            for channel in range(channels):
+                own[channel] = finest[top, left, channel]
+            for i in range(1, step * step):
+                values = finest[top + i // step, left + i % step]
+                for channel in range(channels):
+                    value = values[channel]
+                    own[channel] = value if value > own[channel] else own[channel]
+            for channel in range(channels):
+                squared += own[channel] * own[channel]
+            place += channels
+    if squared > 0:
+        scale = np.float32(1) / np.sqrt(squared)
+        for i in range(place):
+            pooled[i] *= scale
 
 
 @allocating_kernel

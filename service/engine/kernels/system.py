@@ -26,6 +26,8 @@ _INT32, _INT64, _FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
 _ANY = ir.IntType(8).as_pointer()
 _WORD, _FLOAT_BYTES = 8, 4
 
+_NAP_MICROSECONDS = 50
+
 
 # --- counters ------------------------------------------------------------------------
 
@@ -78,14 +80,19 @@ def _call(builder: Any, name: str, result: Any, operands: list[Any]) -> Any:
     return builder.call(function, operands)
 
 
-def _let_others_run(_: Any) -> Any:
-    """Give the core to another thread that waits for one; if none does, go on at once."""
+def _let_others_run(_: Any, sleeps: Any) -> Any:
+    """Give the core to another thread that waits for one, and go on; or sleep a little first."""
+    del sleeps
 
-    def generate(context: Any, builder: Any, *_: Any) -> Any:
-        _call(builder, "sched_yield", _INT32, [])
+    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        with builder.if_else(args[0]) as (then, otherwise):
+            with then:
+                _call(builder, "usleep", _INT32, [_INT32(_NAP_MICROSECONDS)])
+            with otherwise:
+                _call(builder, "sched_yield", _INT32, [])
         return context.get_dummy_value()
 
-    return types.void(), generate
+    return types.void(types.boolean), generate
 
 
 def _nanoseconds(_: Any) -> Any:
@@ -143,7 +150,7 @@ def _free_floats(_: Any, array: Any) -> Any:
 add_to = cast("Callable[[Int64Array, int, int], int]", intrinsic(_add_to))
 read = cast("Callable[[Int64Array, int], int]", intrinsic(_read))
 write = cast("Callable[[Int64Array, int, int], None]", intrinsic(_write))
-let_others_run = cast("Callable[[], None]", intrinsic(_let_others_run))
+let_others_run = cast("Callable[[bool], None]", intrinsic(_let_others_run))
 nanoseconds = cast("Callable[[], int]", intrinsic(_nanoseconds))
 own_floats = cast("Callable[[int, int], Float32Array]", intrinsic(_own_floats))
 free_floats = cast("Callable[[Float32Array], None]", intrinsic(_free_floats))

@@ -1,6 +1,7 @@
 """Rows that are told of early are those of the image, and whoever reads them lets go of it."""
 
 import gc
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
@@ -86,7 +87,9 @@ def test_rows_are_told_of_before_the_others_are_there(name: str, in_colour: bool
     else:
         gray, whole = (decode(data, UNLIMITED, None, on) for on in (told, None))
     np.testing.assert_array_equal(gray, whole)
-    assert told.parts
+    first, *others = told.parts
+    assert not len(first)
+    assert others
     assert all(image is gray for image in told.images)
     assert all(len(a) < len(b) for a, b in pairwise([*told.parts, whole]))
     for part in told.parts:
@@ -102,7 +105,6 @@ def black(rows: slice) -> bytes:
 NOT_EARLY: dict[str, Callable[[], bytes]] = {
     "progressive": lambda: jpeg(noise(), progressive=True),
     "turned": lambda: turned(6),
-    "black": lambda: black(slice(None)),
     "PNG": lambda: png(noise()),
 }
 
@@ -126,7 +128,21 @@ def test_of_an_image_that_is_scaled_nobody_is_told() -> None:
     assert not told.parts
 
 
-@pytest.mark.parametrize("rows", [slice(0, 100), slice(60, None), slice(20, 200)])
+def test_a_large_image_is_told_of_more_than_once() -> None:
+    data, told = jpeg(noise(2, 700, 800), quality=95, subsampling=0), Told()
+    whole = decode(data, UNLIMITED, None, told)
+    assert len(told.parts) > 3
+    for part in told.parts:
+        np.testing.assert_array_equal(part, whole[: len(part)])
+
+
+def test_bytes_behind_an_image_do_not_count() -> None:
+    data, told = jpeg(noise()), Told()
+    longer = data + bytes(4 * len(data))
+    np.testing.assert_array_equal(decode(longer, UNLIMITED, None, told), decode(data, UNLIMITED))
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(0, 100), slice(60, None), slice(20, 200)])
 def test_black_rows_are_not_taken_for_others(rows: slice) -> None:
     data, told = black(rows), Told()
     whole = decode(data, UNLIMITED)
@@ -186,8 +202,8 @@ def test_a_truncated_image_has_the_error_of_one_thread_and_harms_no_other(share:
 
 def test_rows_that_never_come_are_not_waited_for() -> None:
     gray = decode(jpeg(noise()), UNLIMITED)
-    begun = TOGETHER.view.begin_image(gray, HEIGHT // 3, TOGETHER.threads)
-    assert begun is not None
+    begun = TOGETHER.view.begin_image(gray, TOGETHER.threads)
+    begun.show_rows(HEIGHT // 3)
     begun.give_up()
     np.testing.assert_array_equal(TOGETHER.scores(png(noise())), ALONE.scores(png(noise())))
 
@@ -204,6 +220,9 @@ def test_no_image_lives_until_the_collector_comes(share: float) -> None:
                 engine.scores(data[: int(share * len(data))])
             except BrokenImageError:
                 assert share < 1
+        helper_is_done = threading.Event()
+        TOGETHER.threads.help(helper_is_done.set, 2)
+        assert helper_is_done.wait(60)
         left = [item for item in gc.get_objects() if isinstance(item, ImageCoding | JpegRows)]
         assert not left
     finally:

@@ -41,79 +41,57 @@ def test_what_goes_wrong_in_a_thread_is_raised() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("parts", [0, 1, 3, 100])
-def test_as_many_threads_work_as_there_are_parts_for(count: int, parts: int) -> None:
-    callers: list[int] = []
-    Threads(count).run(lambda: callers.append(threading.get_ident()), parts)
-    assert len(callers) == max(min(count, parts), 1)
-    assert threading.get_ident() in callers
-
-
-def test_work_begins_before_the_caller_joins_in() -> None:
-    begun, callers = threading.Event(), list[threading.Thread]()
+def test_as_many_threads_help_as_there_are_parts_for(count: int, parts: int) -> None:
+    helpers = max(min(count, parts) - 1, 0)
+    all_helpers, callers = threading.Barrier(helpers + 1), list[int]()
 
     def work() -> None:
-        callers.append(threading.current_thread())
-        begun.set()
+        callers.append(threading.get_ident())
+        all_helpers.wait(60)
 
-    running = Threads(2).begin(work, 2)
-    assert begun.wait(60)
-    assert threading.current_thread() not in callers
-    running.finish()
-    assert len(callers) == 2
-    assert callers[1] is threading.current_thread()
-
-
-def test_work_can_be_waited_for_without_joining_in() -> None:
-    ended: list[int] = []
-    running = Threads(3).begin(lambda: ended.append(threading.get_ident()), 3)
-    running.wait()
-    assert len(ended) == 2
-    assert threading.get_ident() not in ended
+    threads = Threads(count)
+    threads.help(work, parts)
+    all_helpers.wait(60)
+    assert len(set(callers)) == helpers
+    assert threading.get_ident() not in callers
 
 
-def test_an_error_is_raised_when_all_have_ended() -> None:
-    both, ended, caller = threading.Barrier(2), list[int](), threading.get_ident()
+def test_an_error_of_a_helper_is_logged_and_it_helps_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    threads, ended = Threads(2), threading.Event()
 
-    def work() -> None:
-        both.wait()
-        if threading.get_ident() != caller:
-            raise ValueError("the other one")
-        ended.append(caller)
+    def fail() -> None:
+        raise ValueError("no help today")
 
-    threads = Threads(2)
-    with pytest.raises(ValueError, match="the other one"):
-        threads.run(work, 2)
-    assert ended == [caller]
-    threads.run(lambda: ended.append(0), 2)
-    assert ended == [caller, 0, 0]
+    threads.help(fail, 2)
+    threads.help(ended.set, 2)
+    assert ended.wait(60)
+    assert "a thread could not help with an image" in caplog.text
+    assert "no help today" in caplog.text
 
 
-def test_an_error_of_the_caller_waits_for_the_others() -> None:
-    go_on, ended, caller = threading.Event(), list[int](), threading.get_ident()
-
-    def work() -> None:
-        if threading.get_ident() == caller:
-            go_on.set()
-            raise ValueError("the first one")
-        go_on.wait()
-        ended.append(threading.get_ident())
-
-    with pytest.raises(ValueError, match="the first one"):
-        Threads(3).run(work, 3)
-    assert len(ended) == 2
+def test_an_image_is_done_when_no_helper_comes() -> None:
+    data, busy = random_png(3, 310, 190), threading.Event()
+    engine = Engine(BUNDLE, 2)
+    engine.threads.help(lambda: busy.wait(60), 2)
+    try:
+        np.testing.assert_array_equal(engine.scores(data), ALONE.scores(data))
+    finally:
+        busy.set()
 
 
-def test_callers_at_once_all_get_their_work_done() -> None:
-    threads, both = Threads(2), threading.Barrier(2)
+def test_callers_at_once_share_their_helpers() -> None:
+    engine, both = Engine(BUNDLE, 2), threading.Barrier(2)
+    images = [random_png(seed, 310, 190) for seed in range(2)]
 
-    def count(number: int) -> list[int]:
-        seen: list[int] = []
-        both.wait()
-        threads.run(lambda: seen.append(number), 2)
-        return seen
+    def scores(data: bytes) -> list[list[float]]:
+        both.wait(60)
+        return [engine.scores(data).tolist() for _ in range(5)]
 
     with ThreadPoolExecutor(2) as callers:
-        assert list(callers.map(count, range(2))) == [[0, 0], [1, 1]]
+        found = list(callers.map(scores, images))
+    assert found == [[ALONE.scores(data).tolist()] * 5 for data in images]
 
 
 def test_threads_end_with_whoever_they_work_for() -> None:
@@ -121,14 +99,14 @@ def test_threads_end_with_whoever_they_work_for() -> None:
     all_three = threading.Barrier(3)
 
     def work() -> None:
-        all_three.wait()
         found.append(threading.current_thread())
+        all_three.wait(60)
 
-    threads.run(work, 3)
-    others = set(found) - {threading.current_thread()}
-    assert len(others) == 2
+    threads.help(work, 3)
+    all_three.wait(60)
+    assert len(set(found)) == 2
     del threads
-    for thread in others:
+    for thread in found:
         thread.join(60)
         assert not thread.is_alive()
 
