@@ -17,8 +17,9 @@ __all__ = ["count", "cut", "give_up", "largest", "show_rows"]
 # next one computes again.
 _SMALLEST = 1024
 
-# What a strip is of what is left, times the number of threads.
-_SHARE = 0.6
+# What a strip is of what is left, times the number of threads. With .5 a photograph took 1 to 3 %
+# longer on two cores; .6 did alike.
+_SHARE = 0.8
 
 _ALL_ROWS = 2**62
 

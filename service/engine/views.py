@@ -9,7 +9,7 @@ from functools import cached_property, partial, reduce
 import numpy as np
 
 from service.engine import description, pooling, sift, strips
-from service.engine.arrays import Float32Array
+from service.engine.arrays import BoolArray, Float32Array
 from service.engine.blocks import CodesBlock, ResidualsBlock
 from service.engine.codes import Codes
 from service.engine.coding import Coder
@@ -41,7 +41,7 @@ _NO_DESCRIPTORS = Descriptors.of(np.empty((0, DESCRIPTOR_WIDTH), np.float32))
 
 # The first strip of an image that is still being decoded, as a part of all rows: not more than is
 # there when others are told of rows for the first time.
-_FIRST_SHARE = 0.2
+_FIRST_SHARE = 0.15
 
 # The square of a length beyond this is not finite in float32.
 _LONGEST = np.float32(2.0**64)
@@ -59,11 +59,13 @@ class View:
     def encode(self, descriptors: Descriptors, threads: Threads) -> Codes:
         """Codes of descriptors that need not come from an image, and so may have signs."""
         outputs = self._encode(descriptors, threads)
-        places = np.flatnonzero(~np.isfinite(outputs.lengths))
-        if places.size:  # perhaps because of signs; codes of all others are to be the same as ever
+        lengths = outputs.lengths
+        if not _are_usable(lengths).all():
+            places = np.flatnonzero(~np.isfinite(lengths))
+            # Perhaps because of signs; codes of all others are to be the same as ever.
             again = self._widened._encode(descriptors.at(places), threads)  # noqa: SLF001
             outputs.put(places, again)
-        _check_lengths(outputs.lengths)
+            _check_lengths(outputs.lengths)
         return outputs.codes
 
     def _encode(self, descriptors: Descriptors, threads: Threads) -> Outputs:
@@ -250,8 +252,12 @@ class ImageCoding:
         return Routed((self._grid.rows, self._grid.cols), descriptors, self._outputs.leaf_ids)
 
 
+def _are_usable(lengths: Float32Array) -> BoolArray:
+    return lengths < _LONGEST  # which what is no number is not
+
+
 def _check_lengths(lengths: Float32Array) -> None:
-    is_usable = lengths < _LONGEST  # which what is no number is not
+    is_usable = _are_usable(lengths)
     if not is_usable.all():
         first = int(np.flatnonzero(~is_usable)[0])
         raise DescriptorError(
