@@ -57,10 +57,10 @@ def walk_block(
             for column in range(_NONE, width, _LANES):
                 add_dots(directions, vectors, scratch, first, column)
             go_down(cuts, scratch, first)
-        # Leaves have no vectors: asking for some behind the last cost 4 % of coding's time.
-        if _CACHED_LEVELS <= level < depth - 1:
-            for i in range(size):
-                prefetch_lanes(vectors, scratch.others[i])
+            # Leaves have no vectors: asking for some behind the last cost 4 % of coding's time.
+            if _CACHED_LEVELS <= level < depth - 1:
+                for i in range(first, first + _BATCH):
+                    prefetch_lanes(vectors, scratch.others[i])
     first_leaf = np.uint64(2**depth - 1)
     for i in range(size):
         leaf_ids[start + i] = scratch.others[i] - first_leaf if norms[start + i] > 0 else _NONE
