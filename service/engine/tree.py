@@ -16,6 +16,9 @@ from service.engine.kernels.tree import walk
 
 __all__ = ["Tree", "norms_of"]
 
+# Of leaves, in a table that nobody will read.
+_NO_ROWS = frozen(np.zeros((0, 1), np.int32))
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -90,6 +93,7 @@ class Tree:
                 self.depth,
                 scratch,
                 leaf_ids[rows],
+                _NO_ROWS,
             )
         return leaf_ids
 

@@ -32,7 +32,7 @@ from service.engine.kernels.integers import (
     prefetch_lanes,
 )
 
-__all__ = ["LeafTables", "solve_block", "solve_codes"]
+__all__ = ["LeafTables", "fetch_leaves", "solve_block", "solve_codes"]
 
 _LANES, _BATCH, _LINE = np.uint64(LANES), np.uint64(BATCH), np.uint64(CACHE_LINE)
 _NONE, _ONE, _TWO, _THREE, _FOUR, _FIVE = (np.uint64(number) for number in range(6))
@@ -56,7 +56,7 @@ class LeafTables(NamedTuple):
 
 
 @part
-def _fetch_leaves(
+def fetch_leaves(
     leaf_ids: Int32Array, start: Index, rows: UInt32Array, count: Index, leaves: LeafTables
 ) -> None:
     """Ask for the tables of the leaves of the descriptors that the first `count` rows name."""
@@ -161,10 +161,10 @@ def solve_block(
     """Atom ids and values of some descriptors of a block, from `first_code` on.
 
     Those that the first `count` of scratch.rows name, counted from `start`, see `solve_codes`;
-    the block's directions are the rows from `first_row`. `scratch` is for m nonzeros.
+    the block's directions are the rows from `first_row`. `scratch` is for m nonzeros. The rows of
+    their leaves have been asked for.
     """
     nonzeros = np.uint64(atom_ids.shape[1])
-    _fetch_leaves(leaf_ids, start, scratch.rows, count, leaves)
     for k in range(min(_AHEAD, count)):
         leaf = np.uint64(leaf_ids[start + scratch.rows[k]])
         _fetch_atoms(leaf, leaves, atoms, nonzeros)
@@ -202,6 +202,7 @@ def solve_codes(
         count = min(BLOCK, n - start)
         for i in range(count):
             scratch.rows[i] = i
+        fetch_leaves(leaf_ids, start, scratch.rows, count, leaves)
         solve_block(
             directions,
             start,

@@ -21,7 +21,7 @@ from service.engine.arrays import (
     UInt64Array,
 )
 from service.engine.compiling import kernel, part
-from service.engine.kernels.coding import LeafTables, solve_block
+from service.engine.kernels.coding import LeafTables, fetch_leaves, solve_block
 from service.engine.kernels.fixedpoint import BLOCK, quantise_block
 from service.engine.kernels.integers import Index, Scratch
 from service.engine.kernels.pooling import raise_maxima
@@ -179,6 +179,8 @@ def _encode_strip(
     starts = source.starts[_NONE if has_map else first :]
     steps, norms, leaf_ids = written.steps[first:], written.norms[first:], written.leaf_ids[first:]
     has_codes, has_residuals = written.atom_ids.shape[1] > 0, sums.totals.shape[0] > 0
+    # While they are reached, if all are to be coded: when the first one is, its row is there.
+    fetched = leaves.atom_ids[: leaves.atom_ids.shape[0] if every == _ONE else 0]
     step, above = np.uint64(source.stride), np.uint64(sums.levels_below)
     # Rows and columns that are coded, rounded up.
     code = (begin + every - _ONE) // every * ((cols + every - _ONE) // every)
@@ -208,9 +210,12 @@ def _encode_strip(
             tree.depth,
             scratch,
             leaf_ids,
+            fetched,
         )
         if has_codes:
             count = _pick(scratch, grid, first + start, stop - start)
+            if every > _ONE:
+                fetch_leaves(leaf_ids, start, scratch.rows, count, leaves)
             solve_block(
                 directions,
                 _NONE,
