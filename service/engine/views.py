@@ -127,8 +127,9 @@ class View:
     ) -> Encoded:
         """The codes of an image's descriptors, and sums of their residuals.
 
-        `watch` times the calling thread. `keep` says whether the descriptors are kept. `begun` is
-        what other threads do for this view of the picture since its first rows were there.
+        `watch` shares the elapsed time as all threads' stages do theirs. `keep` says whether the
+        descriptors are kept. `begun` is what other threads do for this view of the picture since
+        its decoding began.
         """
         if begun is not None:
             return begun.finish(watch)

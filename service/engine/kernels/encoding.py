@@ -147,14 +147,17 @@ def _pick(scratch: Scratch, grid: Grid, first: Index, size: Index) -> Index:
         for i in range(size):
             scratch.rows[i] = i
         return size
-    count = _NONE
-    y, x = first // cols, first % cols
+    # Counted on from the first one, without divisions for each.
+    count, x = _NONE, first % cols
+    down, across = first // cols % every, x % every
     for i in range(size):
         scratch.rows[count] = i
-        count += np.uint64(y % every == _NONE and x % every == _NONE)
+        count += np.uint64((down | across) == _NONE)
         x += _ONE
+        across = across + _ONE if across + _ONE < every else _NONE
         if x == cols:
-            x, y = _NONE, y + _ONE
+            x, across = _NONE, _NONE
+            down = down + _ONE if down + _ONE < every else _NONE
     return count
 
 
