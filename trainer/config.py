@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from service.engine.config import (
+    MAX_ATOMS,
     ClassifierKind,
     CodesConfig,
     EngineConfig,
@@ -54,7 +55,7 @@ class FitConfig(Settings):
         description="depth of the tree, or bits of the hash "
         "[up to 13, at least 32 descriptors a leaf]",
     )
-    atoms: int = Field(1024, ge=1, le=2**20, description="atoms of the dictionary")
+    atoms: int = Field(1024, ge=1, le=MAX_ATOMS, description="atoms of the dictionary")
     nonzeros: int = Field(5, ge=1, le=128, description="atoms a code may use")
     iterations: int = Field(5, ge=1, le=1000, description="rounds of dictionary learning")
     groups: int | None = Field(

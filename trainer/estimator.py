@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from service.engine.arrays import Float32Array, Float64Array
 from service.engine.codes import Codes
 from service.engine.coding import Coder
+from service.engine.config import MAX_ATOMS
 from service.engine.tree import Tree, norms_of
 from trainer.config import FitConfig
 from trainer.learn.algorithm2 import CodeSettings, learn_codes
@@ -63,7 +64,7 @@ class TreeSparseCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [Interval(Integral, 1, 2**20, closed="both"), None],
+        "n_components": [Interval(Integral, 1, MAX_ATOMS, closed="both"), None],
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
         "depth": [Interval(Integral, 0, 24, closed="both"), None],
         "n_groups": [Interval(Integral, 1, None, closed="left"), None],

@@ -14,8 +14,10 @@ import numpy.typing as npt
 
 __all__ = [
     "CACHE_LINE",
+    "AtomIds",
     "BoolArray",
     "Directions",
+    "Factors",
     "FixedRows",
     "Float32Array",
     "Float64Array",
@@ -46,6 +48,10 @@ UInt64Array = npt.NDArray[np.uint64]
 # Rows of a model in fixed point, and directions of descriptors: narrow or wide.
 FixedRows = npt.NDArray[np.int8 | np.int16]
 Directions = npt.NDArray[np.uint8 | np.int16]
+
+# What coding reads of leaves, see `kernels/coding.py`: narrow or wide.
+Factors = npt.NDArray[np.int16 | np.float32]
+AtomIds = npt.NDArray[np.uint16 | np.int32]
 
 # What a bundle stores, by name.
 Tensors = Mapping[str, npt.NDArray[Any]]

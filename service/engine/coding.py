@@ -12,6 +12,8 @@ import numpy as np
 
 from service.engine.arrays import (
     CACHE_LINE,
+    AtomIds,
+    Factors,
     FixedRows,
     Float32Array,
     Float64Array,
@@ -30,9 +32,12 @@ from service.engine.fixedpoint import (
     quantise_rows,
 )
 from service.engine.kernels.coding import LeafTables, solve_codes
-from service.engine.kernels.integers import BATCH, LANES
+from service.engine.kernels.integers import LANES
 
 __all__ = ["Coder", "invert_grams", "no_coder"]
+
+# The largest narrow factor of a leaf.
+_LARGEST = 2**15 - 1
 
 # Directions whose share of the Gram matrix is below this are dropped, so that
 # linearly dependent atoms share their value instead of blowing it up.
@@ -138,17 +143,28 @@ class Coder:
     @cached_property
     def leaves(self) -> LeafTables:
         """What kernels read of leaves, in their layout, made at the first use."""
-        (n, nonzeros), upper = self.table.shape, np.triu_indices(self.table.shape[1])
-        batches = nonzeros + -nonzeros % BATCH
-        inverses = self.inverse_grams[:, upper[0], upper[1]]
-        width = 2 * batches + inverses.shape[1]
-        atom_ids = aligned_empty((n, width + -width % (CACHE_LINE // 4)), np.int32)
-        floats = atom_ids.view(np.float32)
-        atom_ids[:] = 0
-        atom_ids[:, :nonzeros] = self.table
-        floats[:, batches : batches + nonzeros] = self.atom_scales[self.table]
-        floats[:, 2 * batches : width] = inverses
-        return LeafTables(frozen(atom_ids), frozen(floats))
+        n, nonzeros = self.table.shape
+        n_factors, used = nonzeros**2, nonzeros**2 + nonzeros
+        factors, scales = self._factors()
+        in_line, in_scale = CACHE_LINE // factors.itemsize, scales.itemsize // factors.itemsize
+        width = used + in_scale
+        kind: type[np.uint16 | np.int32] = np.int32 if self.wide else np.uint16
+        rows = aligned_empty((n, width + -width % in_line), kind)
+        rows[:] = 0
+        rows.view(factors.dtype)[:, :n_factors] = factors.reshape(n, n_factors)
+        rows[:, n_factors:used] = self.table
+        rows.view(np.float32)[:, used // in_scale] = scales
+        atom_ids: AtomIds = frozen(rows)
+        return LeafTables(atom_ids.view(factors.dtype), atom_ids, atom_ids.view(np.float32))
+
+    def _factors(self) -> tuple[Factors, Float32Array]:
+        """Factors (leaves, m, m) and scales (leaves,): what multiplies products of integers."""
+        exact = self.inverse_grams * self.atom_scales[self.table][:, :, None]
+        if self.wide:
+            return exact, np.ones(len(exact), np.float32)
+        scales = np.abs(exact).max(axis=(1, 2), initial=0) / np.float32(_LARGEST)
+        exact /= np.where(scales > 0, scales, 1)[:, None, None]
+        return np.rint(exact, out=exact).astype(np.int16), scales
 
 
 Invert = Callable[[Int32Array, Float64Array], Float32Array]

@@ -14,6 +14,7 @@ __all__ = [
     "COLOUR_REDUCTION",
     "DESCRIPTOR_WIDTH",
     "EXPLANATION_CELLS",
+    "MAX_ATOMS",
     "STEPS",
     "BlockConfig",
     "ClassifierKind",
@@ -34,6 +35,9 @@ ClassifierKind = Literal["svm", "logistic"]
 
 # 4 x 4 cells with 8 orientations, or other numbers, each.
 DESCRIPTOR_WIDTH = 128
+
+# Leaves name their atoms by 16 bits, so that what coding reads of five is one cache line.
+MAX_ATOMS = 2**16
 
 # Cells of an explanation in each direction, whatever the shape of the image: a cell of an image
 # of 300 pixels is about half a patch wide, and maps of different images have the same shape.
@@ -133,7 +137,7 @@ class CodesConfig:
 
     def __post_init__(self) -> None:
         _require_choice("sign_rule", self.sign_rule, get_args(SignRule))
-        _require_whole("n_atoms", self.n_atoms, 1, 2**20)
+        _require_whole("n_atoms", self.n_atoms, 1, MAX_ATOMS)
         _require_whole("nonzeros", self.nonzeros, 1, min(self.n_atoms, DESCRIPTOR_WIDTH))
         _require_whole("stride", self.stride, 1, _LARGEST_STRIDE)
         _require_pyramid(self.pyramid)

@@ -17,7 +17,7 @@ from service.engine.kernels.tree import walk
 __all__ = ["Tree", "norms_of"]
 
 # Of leaves, in a table that nobody will read.
-_NO_ROWS = frozen(np.zeros((0, 1), np.int32))
+_NO_ROWS = frozen(np.zeros((0, 1), np.uint16))
 
 
 @dataclass(frozen=True)

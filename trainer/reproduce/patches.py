@@ -18,6 +18,7 @@ from pydantic import Field
 
 from service.engine import ImageError, image
 from service.engine.arrays import Float32Array, Int32Array, UInt8Array
+from service.engine.config import MAX_ATOMS
 from trainer.data.image_files import find_images
 from trainer.errors import DataError
 from trainer.learn.algorithm2 import CodeSettings, learn_groups
@@ -49,7 +50,7 @@ class PatchSettings(Settings):
     """How many patches, atoms and groups, and how long to learn."""
 
     patches: int = Field(500_000, ge=1, le=10**9, description="patches to learn from")
-    atoms: int = Field(256, ge=1, le=2**20, description="atoms of the dictionary")
+    atoms: int = Field(256, ge=1, le=MAX_ATOMS, description="atoms of the dictionary")
     groups: int = Field(512, ge=1, le=2**24, description="active sets that are learned")
     nonzeros: int = Field(5, ge=1, le=128, description="atoms a code may use")
     iterations: int = Field(20, ge=1, le=1000, description="rounds of dictionary learning")

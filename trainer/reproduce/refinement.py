@@ -12,6 +12,7 @@ from pydantic import Field
 
 from service.engine.arrays import Float32Array
 from service.engine.coding import Coder
+from service.engine.config import MAX_ATOMS
 from service.engine.hashing import Hash
 from trainer.data.dataset import scan
 from trainer.data.sampling import SampleSettings, sample_descriptors
@@ -39,7 +40,7 @@ class RefinementSettings(Settings):
         description="descriptors of the test images",
     )
     depth: int = Field(16, ge=1, le=24, description="depth of the tree")
-    atoms: int = Field(1024, ge=1, le=2**20, description="atoms of the dictionary")
+    atoms: int = Field(1024, ge=1, le=MAX_ATOMS, description="atoms of the dictionary")
     nonzeros: int = Field(5, ge=1, le=128, description="atoms a code may use")
     iterations: int = Field(5, ge=1, le=1000, description="rounds of dictionary learning")
     refinements: int = Field(

@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from service.engine.arrays import Float32Array
+from service.engine.config import MAX_ATOMS
 from trainer.data.dataset import scan
 from trainer.data.sampling import SampleSettings, sample_descriptors
 from trainer.learn.algorithm2 import CodeSettings, learn_codes
@@ -35,7 +36,7 @@ class TrainingCostSettings(Settings):
         description="the largest number of descriptors, halved three times",
     )
     depth: int = Field(16, ge=1, le=24, description="depth of the tree")
-    atoms: int = Field(2048, ge=1, le=2**20, description="atoms of the dictionary")
+    atoms: int = Field(2048, ge=1, le=MAX_ATOMS, description="atoms of the dictionary")
     nonzeros: int = Field(5, ge=1, le=128, description="atoms a code may use")
     iterations: int = Field(5, ge=1, le=1000, description="rounds of dictionary learning")
     seed: int = Field(0, ge=0, le=2**63 - 1, description="the same seed gives the same result")

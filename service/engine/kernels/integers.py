@@ -16,7 +16,9 @@ from numba.extending import intrinsic
 
 from service.engine.arrays import (
     CACHE_LINE,
+    AtomIds,
     Directions,
+    Factors,
     FixedRows,
     Float32Array,
     Int32Array,
@@ -33,6 +35,7 @@ __all__ = [
     "Index",
     "Scratch",
     "add_dots",
+    "combine_columns",
     "dot_atoms",
     "end_batch",
     "go_down",
@@ -125,21 +128,22 @@ def _dot_atoms(
     first: Any,
     count: Any,
     column: Any,
+    place: Any,
     scratch: Any,
 ) -> Any:
     """The same for one row of a and the rows of b that table[leaf] names.
 
     Its numbers from `first` on, `count` of them, a constant up to `BATCH`. As many products are
-    filled as there are in a batch.
+    filled, from `place` on, as there are in a batch.
     """
     _check_kinds(a, b)
     long = types.uint64
-    signature = types.void(a, long, b, table, long, long, count, long, scratch)
-    del row, leaf, first, column
+    signature = types.void(a, long, b, table, long, long, count, long, long, scratch)
+    del row, leaf, first, column, place
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        a_kind, _, b_kind, table_kind, *_, count, _, kinds = signature.args
-        a, row, b, table, leaf, first, _, column, scratch = args
+        a_kind, _, b_kind, table_kind, *_, count, _, _, kinds = signature.args
+        a, row, b, table, leaf, first, _, column, place, scratch = args
         here = _chunk(context, builder, a_kind, a, row, column)
         numbers = machine.numbers(context, builder, table_kind, table, leaf, first)
         sums = [machine.NOTHING] * BATCH
@@ -147,8 +151,35 @@ def _dot_atoms(
             atom = _chunk(context, builder, b_kind, b, machine.number(builder, numbers, i), column)
             sums[i] = machine.multiply(context, builder, a_kind.dtype, [here, atom])
         _add_sums(
-            builder, sums, column, _field(context, builder, kinds, scratch, "products", first)
+            builder, sums, column, _field(context, builder, kinds, scratch, "products", place)
         )
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _combine_columns(
+    _: Any, factors: Any, row: Any, count: Any, scale: Any, scratch: Any, values: Any, i: Any
+) -> Any:
+    """values[i, a] = scale·Σ factors[row, count·b + a]·products[b], over `count` columns b.
+
+    `count` is a constant from 4 to `BATCH`. Of what follows the factors in their row, up to as
+    many as fill a batch are read.
+    """
+    long = types.uint64
+    signature = types.void(factors, long, count, types.float32, scratch, values, long)
+    del row, scale, i
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        factors_kind, _, count, _, kinds, values_kind, _ = signature.args
+        factors, row, _, scale, scratch, values, i = args
+        products = _field(context, builder, kinds, scratch, "products", machine.INT64(0))
+        address = machine.row(context, builder, factors_kind, factors, row)
+        size = count.literal_value
+        kind = factors_kind.dtype
+        sums = machine.combine_columns(builder, kind, address, size, products, scale)
+        target = machine.at(context, builder, values_kind, values, [i, machine.INT64(0)])
+        machine.store_first(builder, sums, size, target)
         return context.get_dummy_value()
 
     return signature, generate
@@ -260,9 +291,14 @@ add_dots = cast(
     intrinsic(_add_dots),
 )
 dot_atoms = cast(
-    "Callable[[Directions, Index, FixedRows, Int32Array, Index, Index, int, Index, Scratch], None]",
+    "Callable[[Directions, Index, FixedRows, AtomIds, Index, Index, int, Index, Index,"
+    " Scratch], None]",
     # A constant count, so that its loop is gone from the machine code.
     intrinsic(prefer_literal=True)(_dot_atoms),
+)
+combine_columns = cast(
+    "Callable[[Factors, Index, int, np.float32, Scratch, Float32Array, Index], None]",
+    intrinsic(prefer_literal=True)(_combine_columns),
 )
 go_down = cast("Callable[[Float32Array, Scratch, Index], None]", intrinsic(_go_down))
 round_run = cast(

@@ -6,7 +6,14 @@ fetched from memory while the rest of the block takes its step.
 
 import numpy as np
 
-from service.engine.arrays import CACHE_LINE, Directions, FixedRows, Float32Array, Int32Array
+from service.engine.arrays import (
+    CACHE_LINE,
+    AtomIds,
+    Directions,
+    FixedRows,
+    Float32Array,
+    Int32Array,
+)
 from service.engine.compiling import kernel, part
 from service.engine.kernels.fixedpoint import BLOCK
 from service.engine.kernels.integers import (
@@ -42,14 +49,15 @@ def walk_block(
     depth: int,
     scratch: Scratch,
     leaf_ids: Int32Array,
-    leaf_rows: Int32Array,
+    leaf_rows: AtomIds,
 ) -> None:
     """Leaf ids of descriptors `start` to `end`, see `walk`.
 
     Their directions are the rows from `first_row`; `scratch` is for a block. Rows of the leaves
     in a table are asked for, if it has rows.
     """
-    first_leaf, row_bytes = np.uint64(2**depth - 1), np.uint64(4 * leaf_rows.shape[1])
+    first_leaf = np.uint64(2**depth - 1)
+    row_bytes = np.uint64(leaf_rows.shape[1] * leaf_rows.itemsize)
     width, size = np.uint64(directions.shape[1]), end - start
     for i in range(size):
         scratch.rows[i], scratch.others[i] = first_row + i, _NONE
@@ -82,7 +90,7 @@ def walk(
     depth: int,
     scratch: Scratch,
     leaf_ids: Int32Array,
-    no_rows: Int32Array,
+    no_rows: AtomIds,
 ) -> None:
     """The leaf of every descriptor: right where x·v > t‖x‖, left otherwise.
 

@@ -140,7 +140,7 @@ def cases(part: object, refused: dict[str, tuple[object, ...]]) -> list[tuple[ob
             CODES,
             {
                 "sign_rule": ("positive", None),
-                "n_atoms": (*WHOLE_NUMBERS, 2**20 + 1),
+                "n_atoms": (*WHOLE_NUMBERS, 2**16 + 1),
                 "nonzeros": (*WHOLE_NUMBERS, 129),
                 "stride": (*WHOLE_NUMBERS, 65),
                 "weight": NO_POSITIVE_NUMBERS,
@@ -347,7 +347,7 @@ def configs(draw: st.DrawFn) -> EngineConfig:
         kinds = draw(st.sampled_from([(1, 0), (0, 1), (1, 1)])) if number else (1, 0)
         own: list[Any] = []
         if kinds[0]:
-            atoms, rule = draw(st.integers(1, 2**20)), draw(st.sampled_from(get_args(SignRule)))
+            atoms, rule = draw(st.integers(1, 2**16)), draw(st.sampled_from(get_args(SignRule)))
             nonzeros = draw(st.integers(1, min(atoms, 128)))
             own.append(CodesConfig(atoms, nonzeros, rule, draw(pyramids), draw(weights), number))
         if kinds[1]:

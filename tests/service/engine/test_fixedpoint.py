@@ -12,7 +12,9 @@ from numba.core.errors import TypingError
 
 from service.engine import sift
 from service.engine.arrays import (
+    AtomIds,
     Directions,
+    Factors,
     FixedRows,
     Float32Array,
     Int32Array,
@@ -35,6 +37,7 @@ from service.engine.kernels.integers import (
     LANES,
     Scratch,
     add_dots,
+    combine_columns,
     dot_atoms,
     end_batch,
     go_down,
@@ -60,7 +63,7 @@ MOVED = float(np.sqrt(128) / 2)
 
 # --- products ------------------------------------------------------------------------
 
-_BATCH, _LANES, _NONE = np.uint64(BATCH), np.uint64(LANES), np.uint64(0)
+_BATCH, _LANES, _NONE, _FIVE = (np.uint64(number) for number in (BATCH, LANES, 0, 5))
 
 
 @kernel
@@ -116,12 +119,14 @@ def test_products_add_up_all_columns(seed: int, count: int, width: int, *, wide:
 
 @kernel
 def multiply_atoms(
-    a: Directions, row: int, b: FixedRows, table: Int32Array, leaf: int, scratch: Scratch
+    a: Directions, row: int, b: FixedRows, table: AtomIds, leaf: int, scratch: Scratch
 ) -> None:
     """Products of a row of `a` with five rows of `b`, then with a batch of further ones."""
     for column in range(_NONE, np.uint64(a.shape[1]), _LANES):
-        dot_atoms(a, np.uint64(row), b, table, np.uint64(leaf), _NONE, 5, column, scratch)
-        dot_atoms(a, np.uint64(row), b, table, np.uint64(leaf), _BATCH, BATCH, column, scratch)
+        dot_atoms(a, np.uint64(row), b, table, np.uint64(leaf), _NONE, 5, column, _NONE, scratch)
+        dot_atoms(
+            a, np.uint64(row), b, table, np.uint64(leaf), _FIVE, BATCH, column, _BATCH, scratch
+        )
 
 
 @wide_and_narrow
@@ -136,13 +141,37 @@ def test_products_of_one_row_are_those_with_the_rows_of_a_table(
     else:
         a = rng.integers(0, 128, (5, 128)).astype(np.uint8)
         b = rng.integers(-127, 128, (5, 128)).astype(np.int8)
-    row, leaf, table = rng.integers(5), rng.integers(3), rng.integers(0, 5, (3, 16), np.int32)
+    row, leaf, table = rng.integers(5), rng.integers(3), rng.integers(0, 5, (3, 13), np.uint16)
     scratch = new_scratch(0, 16)
     scratch.products[:] = 77  # left by another
     multiply_atoms(frozen(a), int(row), frozen(b), frozen(table), int(leaf), scratch)
     expected = b[table[leaf]].astype(np.int64) @ a[row].astype(np.int64)
-    expected[5:BATCH] = 0  # of no account, but in the batch
-    assert scratch.products.tolist() == expected.tolist()
+    # Three of no account fill the batch.
+    assert scratch.products.tolist() == [*expected[:5], 0, 0, 0, *expected[5:]]
+
+
+@kernel
+def combine(
+    factors: Factors, row: int, scale: float, scratch: Scratch, values: Float32Array, i: int
+) -> None:
+    """Five sums of five columns."""
+    combine_columns(factors, np.uint64(row), 5, np.float32(scale), scratch, values, np.uint64(i))
+
+
+@PROPERTY
+@given(seed=seeds)
+def test_columns_are_combined_into_the_values_of_one_row_and_nothing_beside_them(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    factors = rng.integers(-(2**15), 2**15, (3, 32)).astype(np.int16)
+    scratch = new_scratch(BATCH)
+    scratch.products[:] = rng.integers(-(2**21), 2**21, BATCH)
+    row, scale, values = rng.integers(3), rng.random(), np.full((3, 5), 7, np.float32)
+    combine(frozen(factors), int(row), scale, scratch, values, 1)
+    columns = factors[row, :25].reshape(5, 5).astype(np.float64)
+    expected = scale * (scratch.products[:5] @ columns)
+    bound = scale * (np.abs(scratch.products[:5]) @ np.abs(columns))
+    assert (np.abs(values[1] - expected) <= 8 * EPSILON * bound).all()
+    assert (values[[0, 2]] == 7).all()
 
 
 @kernel
