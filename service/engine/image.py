@@ -26,7 +26,7 @@ from service.engine.errors import (
 )
 from service.engine.image_formats import WITHOUT_HEIF, has_signature, is_heif, readable_formats
 from service.engine.image_limits import ImageLimits
-from service.engine.jpeg_rows import JpegRows, OnRows
+from service.engine.jpeg_rows import JpegRows, OnRows, own_pixels, rows_of
 
 __all__ = ["Picture", "decode", "decode_picture", "decode_rgb", "stated_size"]
 
@@ -287,20 +287,37 @@ def _load(
 ) -> Float32Array | None:
     """Decode a JPEG straight to `mode` and to the smallest size above the target, others as is.
 
-    A JPEG's limit of pixels is for those that are allocated. Returns the grey image if `on_rows`
-    was told of its rows, which is possible where these are rows of the target, too.
+    A JPEG's limit of pixels is for those that are allocated. Returns the grey image of a JPEG that
+    is neither scaled nor turned, if `on_rows` was told of its rows or if it has no colours.
     """
     picture.draft(mode, target)
     _check_size(picture.size, limits)
-    if on_rows and picture.size == target and _is_decoded_from_the_top(picture):
-        return JpegRows(picture, lambda part, out: _gray_pixels(_luma(part), out), on_rows).load()
+    if picture.size != target or not _is_upright_jpeg(picture):
+        picture.load()
+        return None
+    pixels = own_pixels(picture) if picture.mode == "L" else None
+    if on_rows and "progressive" not in picture.info:
+        return JpegRows(picture, partial(_fill_rows, picture, pixels), on_rows).load()
     picture.load()
-    return None
+    return None if pixels is None else _from_bytes(pixels)
 
 
-def _is_decoded_from_the_top(picture: Image.Image) -> TypeGuard[JpegImagePlugin.JpegImageFile]:
+def _is_upright_jpeg(picture: Image.Image) -> TypeGuard[JpegImagePlugin.JpegImageFile]:
     is_jpeg = isinstance(picture, JpegImagePlugin.JpegImageFile)
-    return is_jpeg and "progressive" not in picture.info and _orientation(picture) == 1
+    return is_jpeg and _orientation(picture) == 1
+
+
+def _fill_rows(
+    picture: JpegImagePlugin.JpegImageFile,
+    pixels: UInt8Array | None,
+    rows: slice,
+    out: Float32Array,
+) -> None:
+    """Grey values of some rows of a JPEG, which is decoded into `pixels` if it has no colours."""
+    if pixels is None:
+        _gray_pixels(_luma(rows_of(picture, rows)), out)
+    else:
+        _from_bytes(pixels[rows], out)
 
 
 def _gray_at(target: tuple[int, int], picture: Image.Image) -> Float32Array:
@@ -312,10 +329,12 @@ def _gray_pixels(gray: Image.Image, out: Float32Array | None = None) -> Float32A
     if gray.mode == "F":
         # Bicubic resampling overshoots at edges, which Pillow cuts off in 8-bit images only.
         return np.clip(np.asarray(gray, np.float32), 0, 1, out=out)
-    pixels: Float32Array = np.multiply(
-        np.asarray(gray), np.float32(1 / 255), out=out, dtype=np.float32
-    )
-    return pixels
+    return _from_bytes(np.asarray(gray), out)
+
+
+def _from_bytes(pixels: UInt8Array, out: Float32Array | None = None) -> Float32Array:
+    gray: Float32Array = np.multiply(pixels, np.float32(1 / 255), out=out, dtype=np.float32)
+    return gray
 
 
 def _to_picture(
