@@ -6,16 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, JpegImagePlugin
 
 from service.engine import BrokenImageError, Engine, Stopwatch
 from service.engine.arrays import Float32Array, UInt8Array
 from service.engine.early_start import EarlyStart
 from service.engine.image import decode, decode_picture
-from service.engine.jpeg_rows import JpegRows
+from service.engine.jpeg_rows import JpegRows, own_pixels
 from service.engine.views import ImageCoding
 from tests.support.samples import CONFIG, SEVERAL, random_bundle
 
@@ -23,6 +24,9 @@ HEIGHT, WIDTH, UNLIMITED = 230, 190, 4096
 BUNDLE = random_bundle(replace(CONFIG, max_side=400))
 ALONE, TOGETHER = Engine(BUNDLE), Engine(BUNDLE, 2)
 ORIENTATION = 0x0112
+
+
+Options = dict[str, Any]
 
 
 def noise(seed: int = 0, height: int = HEIGHT, width: int = WIDTH) -> UInt8Array:
@@ -228,3 +232,17 @@ def test_no_image_lives_until_the_collector_comes(share: float) -> None:
         assert not left
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}], ids=str)
+def test_a_grey_jpeg_is_decoded_into_the_pixels_that_it_was_given(options: Options) -> None:
+    data = jpeg(noise(), **options)
+    with JpegImagePlugin.JpegImageFile(BytesIO(data)) as picture:
+        picture.draft("L", picture.size)
+        pixels = own_pixels(picture)
+        assert not pixels.any()
+        picture.load()
+    with Image.open(BytesIO(data)) as expected:
+        expected.draft("L", expected.size)
+        np.testing.assert_array_equal(pixels, np.asarray(expected))
+    np.testing.assert_array_equal(decode(data, UNLIMITED), pixels * np.float32(1 / 255))
