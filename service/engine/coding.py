@@ -158,13 +158,17 @@ class Coder:
         return LeafTables(atom_ids.view(factors.dtype), atom_ids, atom_ids.view(np.float32))
 
     def _factors(self) -> tuple[Factors, Float32Array]:
-        """Factors (leaves, m, m) and scales (leaves,): what multiplies products of integers."""
-        exact = self.inverse_grams * self.atom_scales[self.table][:, :, None]
-        if self.wide:
-            return exact, np.ones(len(exact), np.float32)
-        scales = np.abs(exact).max(axis=(1, 2), initial=0) / np.float32(_LARGEST)
-        exact /= np.where(scales > 0, scales, 1)[:, None, None]
-        return np.rint(exact, out=exact).astype(np.int16), scales
+        """Factors (leaves, m, m) and scales (leaves,): what multiplies products of integers.
+
+        Where they are beyond all floats, which no training makes them, so are the values of codes.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            exact = self.inverse_grams * self.atom_scales[self.table][:, :, None]
+            if self.wide:
+                return exact, np.ones(len(exact), np.float32)
+            scales = np.abs(exact).max(axis=(1, 2), initial=0) / np.float32(_LARGEST)
+            exact /= np.where(scales > 0, scales, 1)[:, None, None]
+            return np.rint(exact, out=exact).astype(np.int16), scales
 
 
 Invert = Callable[[Int32Array, Float64Array], Float32Array]

@@ -1,5 +1,6 @@
 """Codes against a least-squares solver, and against the pseudo-inverse."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -311,6 +312,18 @@ def test_a_descriptor_of_no_length_has_zero_values(
     case = Case(1, 0, nonzeros, wide=wide)
     codes = case.coder.encode(np.full((1, 128), value, np.float32), np.zeros(1, np.int32))
     assert not codes.values.any()
+
+
+@wide_and_narrow
+def test_factors_beyond_all_floats_give_no_finite_values_and_no_warning(*, wide: bool) -> None:
+    """Of a bundle that no training made: its probes are then rejected."""
+    case = Case(1, 1, 5, wide=wide)
+    coder = replace(
+        case.coder,
+        inverse_grams=np.full_like(case.coder.inverse_grams, 1e30),
+        atom_scales=np.full_like(case.coder.atom_scales, 1e20),
+    )
+    assert not np.isfinite(coder.encode(case.descriptors, case.leaf_ids).values).any()
 
 
 def degenerate(kind: str) -> Float32Array:
