@@ -2,7 +2,7 @@
 
 z = (WᵀW)⁻¹(Wᵀx) over the active set (section 2.3). Caching the small inverse Gram
 matrix and sharing the dictionary costs 2m·d + m² multiply-adds against m·d for a
-pseudo-inverse per leaf, but its tables stay in the cache. With five atoms, what a leaf needs is
+pseudo-inverse per leaf, but its tables stay in the cache. With five narrow atoms, a leaf needs
 one cache line, fetched for a block of descriptors before the first is coded. Then one
 descriptor is coded after the other, while the atoms of the next ones are fetched: with eight pairs
 of descriptor and atom at a time, of whichever descriptor, it took twice as long in a probe in C.
