@@ -4,7 +4,9 @@ The kernel is made of the same parts as `sift.locate`, `Tree.route`, `Coder.enco
 gives the same numbers. Training calls those, because it needs the leaves before there is a coder.
 """
 
+import threading
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -84,24 +86,32 @@ class Encoded(NamedTuple):
     """What one view of an image is pooled from.
 
     The codes of its descriptors on a grid of (rows, cols), their largest values in the finest
-    regions if these are known, and sums of their residuals. The descriptors themselves are kept
-    only where somebody asks which of them counted.
+    regions, and sums of their residuals. Where the largest values are known, codes and descriptors
+    are kept only if somebody asks for them.
     """
 
-    codes: Codes
+    kept_codes: Codes | None
     grid: tuple[int, int]
     finest: Float32Array | None = None
     sums: ResidualSums | None = None
     routed: Routed | None = None
 
+    @property
+    def codes(self) -> Codes:
+        """The codes, which have been kept."""
+        assert self.kept_codes is not None  # noqa: S101  # whoever reads them asked for them
+        return self.kept_codes
+
 
 class Outputs(NamedTuple):
     """What coding fills for a grid of n descriptors, of which c are coded.
 
-    leaf_ids, steps, norms (n,); atom_ids, values (c, m).
+    leaf_ids, steps, norms (n,); atom_ids, values (c, m). What is not `kept` has room for one band
+    of the grid at a time.
     """
 
     grid: Grid
+    kept: bool
     leaf_ids: Int32Array
     steps: Float32Array
     norms: Float32Array
@@ -111,16 +121,17 @@ class Outputs(NamedTuple):
     @classmethod
     def empty(cls, grid: Grid, nonzeros: int) -> "Outputs":
         """Room for the descriptors of a grid."""
-        n, (coded_rows, coded_cols) = grid.rows * grid.cols, coded_grid(grid)
-        shape = (coded_rows * coded_cols, nonzeros)
-        return cls(
-            grid,
-            np.empty(n, np.int32),
-            np.empty(n, np.float32),
-            np.empty(n, np.float32),
-            np.empty(shape, np.int32),
-            np.empty(shape, np.float32),
-        )
+        coded_rows, coded_cols = coded_grid(grid)
+        return cls(grid, True, *_room(grid.rows * grid.cols, coded_rows * coded_cols, nonzeros))  # noqa: FBT003
+
+    @classmethod
+    def of_bands(cls, grid: Grid, nonzeros: int, band: int) -> "Outputs":
+        """Room for so many rows of a grid at a time.
+
+        It is the calling thread's, and may be written by its next call of a kernel.
+        """
+        count = band * grid.cols
+        return cls(grid, False, *_own.room(count + -count % _ROOM, nonzeros))  # noqa: FBT003
 
     @classmethod
     def of_list(cls, count: int, nonzeros: int) -> "Outputs":
@@ -142,8 +153,34 @@ class Outputs(NamedTuple):
 
     def put(self, places: IntpArray, others: "Outputs") -> None:
         """Replace what there is at some places of a list."""
-        for own, other in zip(self[1:], others[1:], strict=True):
+        for own, other in zip(self[2:], others[2:], strict=True):
             own[places] = other
+
+
+_Arrays = tuple[Int32Array, Float32Array, Float32Array, Int32Array, Float32Array]
+
+
+def _room(count: int, coded: int, nonzeros: int) -> _Arrays:
+    return (
+        np.empty(count, np.int32),
+        np.empty(count, np.float32),
+        np.empty(count, np.float32),
+        np.empty((coded, nonzeros), np.int32),
+        np.empty((coded, nonzeros), np.float32),
+    )
+
+
+class _ThreadMemory(threading.local):
+    """Room for bands that each thread keeps for the next image, because it is in its cache."""
+
+    def __init__(self) -> None:
+        self.room = lru_cache(maxsize=4)(lambda count, nonzeros: _room(count, count, nonzeros))
+
+
+_own = _ThreadMemory()
+
+# Room for bands is a multiple of so many descriptors, so that images of most sizes share it.
+_ROOM = 2048
 
 
 def coded_grid(grid: Grid) -> tuple[int, int]:

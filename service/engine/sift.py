@@ -129,7 +129,7 @@ def locate(gray: Float32Array, kind: SiftKind, step: int) -> Grid:
 
 
 def in_strips(gray: Float32Array, step: int, rows: int) -> Source:
-    """Fast SIFT of an image, to be computed in strips of at most so many rows of the grid.
+    """Fast SIFT of an image, to be computed in bands of at most so many rows of the grid.
 
     They are the descriptors of `locate`: one depends on the pixels of its patch only.
     """

@@ -127,9 +127,9 @@ class View:
     ) -> Encoded:
         """The codes of an image's descriptors, and sums of their residuals.
 
-        `watch` shares the elapsed time as all threads' stages do theirs. `keep` says whether the
-        descriptors are kept. `begun` is what other threads do for this view of the picture since
-        its decoding began.
+        `watch` shares the elapsed time as all threads' stages do theirs. `keep` says whether codes
+        and descriptors are kept. `begun` is what other threads do for this view of the picture
+        since its decoding began.
         """
         if begun is not None:
             return begun.finish(watch)
@@ -143,7 +143,7 @@ class View:
         if located is not None and not has_tree:
             return self._encode_image_by_hash(located, grid, watch)
         shared = strips.cut(grid.rows, grid.cols, threads.count)
-        coding = ImageCoding(self, copy, grid, shared, located)
+        coding = ImageCoding(self, copy, grid, shared, located, keep=keep)
         threads.help(coding.help, strips.count(shared))
         return coding.finish(watch)
 
@@ -169,20 +169,23 @@ class View:
 class ImageCoding:
     """One view of an image, whose strips one thread or several take.
 
-    Its descriptors are computed strip by strip unless they are `located` already.
+    Its descriptors are computed band by band unless they are `located` already. They and their
+    codes are left when all is done if it is to `keep` them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what it works on, and how
         self,
         view: View,
         copy: Float32Array,
         grid: Grid,
         shared: Strips,
         located: Descriptors | None = None,
+        *,
+        keep: bool = False,
     ) -> None:
         self._view, self._copy = view, copy
         self._grid, self._strips, self._located = grid, shared, located
-        self._outputs = Outputs.empty(grid, view.nonzeros)
+        self._kept = Outputs.empty(grid, view.nonzeros) if keep else None
         block = view.residuals
         self._regions = None if block is None else block.regions((grid.rows, grid.cols))
         self._found: list[Found] = []
@@ -205,8 +208,14 @@ class ImageCoding:
         found = list(self._found)
         times = [sum(times) for times in zip(*(each.laps.tolist() for each in found), strict=True)]
         watch.share({"sift": times[SIFT], "coding": times[CODING], "pooling": times[POOLING]})
-        codes, grid = self._outputs.codes, coded_grid(self._grid)
-        encoded = Encoded(codes, grid, self._finest(found), self._sums(found), self._routed())
+        codes = None if self._kept is None else self._kept.codes
+        encoded = Encoded(
+            codes,
+            coded_grid(self._grid),
+            self._finest(found),
+            self._sums(found),
+            self._routed(),
+        )
         watch.lap("pooling")
         return encoded
 
@@ -221,12 +230,13 @@ class ImageCoding:
         self._found.append(found)
         if strips.count(self._strips):
             by = TreeCoder(view.hash, view.coder)
-            take_strips(self._strips, self._source(), by, self._outputs, found, waits=waits)
+            outputs = self._kept or Outputs.of_bands(self._grid, view.nonzeros, self._strips.band)
+            take_strips(self._strips, self._source(), by, outputs, found, waits=waits)
 
     def _source(self) -> Source:
         if self._located is not None:
             return given(self._located)
-        return sift.in_strips(self._copy, self._view.config.step, strips.largest(self._strips))
+        return sift.in_strips(self._copy, self._view.config.step, self._strips.band)
 
     def _no_sums(self) -> ResidualSums | None:
         block = self._view.residuals
@@ -247,10 +257,10 @@ class ImageCoding:
         return whole
 
     def _routed(self) -> Routed | None:
-        descriptors = self._located
-        if descriptors is None:
+        descriptors, kept = self._located, self._kept
+        if descriptors is None or kept is None:
             return None
-        return Routed((self._grid.rows, self._grid.cols), descriptors, self._outputs.leaf_ids)
+        return Routed((self._grid.rows, self._grid.cols), descriptors, kept.leaf_ids)
 
 
 def _are_usable(lengths: Float32Array) -> BoolArray:

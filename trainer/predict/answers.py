@@ -60,7 +60,10 @@ def counts_of(answers: Sequence[Answer | str]) -> TableCounts:
 def _with_features(engine: Engine, data: bytes, wanted: Wanted) -> Answer:
     """The road of `Engine.score`, with what is on the way."""
     picture, watch = engine.decode_picture(data), Stopwatch()
-    encoded = [view.encode_image(picture, engine.threads, watch) for view in engine.views]
+    encoded = [
+        view.encode_image(picture, engine.threads, watch, keep=wanted.codes)
+        for view in engine.views
+    ]
     pooled = engine.pool_encoded(encoded, watch)
     scored = ScoredImage(engine.classifier.scores(pooled), picture.is_blank)
     coded = encoded[engine.config.codes.view] if wanted.codes else None

@@ -2,10 +2,10 @@
 
 Threads that work on one image take the next strip each time they are done with one, without
 Python in between: a core that other work slows down takes fewer. Where an image is still being
-decoded, they wait for its rows. Within a strip a block of descriptors at a time is rounded,
-routed, solved and added up, so that directions never leave the L1 cache. Stage by stage, with
-thousands of them in between, rounding alone took 1.4 ms for a photograph on one core and on two
-alike, because they went through memory that the cores share.
+decoded, they wait for its rows. A strip is worked on in bands of a few rows, whose feature map and
+codes lie in memory of the thread's own that stays in its cache: of a whole image they are three
+megabytes, which cores would take from one another. Within a band a block of descriptors at a time
+is rounded, routed, solved and added up, so that directions never leave the L1 cache.
 """
 
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from service.engine.kernels.integers import Index, Scratch
 from service.engine.kernels.pooling import raise_maxima
 from service.engine.kernels.residuals import add_residuals
 from service.engine.kernels.sift import (
+    RowBuffers,
     fill_feature_map,
     free_row_buffers,
     have_memory,
@@ -62,6 +63,9 @@ SIFT, CODING, POOLING = 0, 1, 2
 # An image whose cells are one column: memory for next to nothing where there is no image.
 _NARROWEST = 8
 
+# Rows of the feature map that one descriptor spans.
+_MAP_ROWS = 7
+
 # How often a thread that waits asks before it begins to sleep in between: about a millisecond.
 _IMPATIENT_TURNS = 5000
 
@@ -69,19 +73,23 @@ _NONE, _ONE = np.uint64(0), np.uint64(1)
 
 
 class Strips(NamedTuple):
-    """bounds (n + 1,) of n strips, in rows of the grid, and the counters that threads share."""
+    """bounds (n + 1,) of n strips, in rows of the grid, and the counters that threads share.
+
+    `band` rows of a strip are worked on at a time.
+    """
 
     bounds: Int64Array
+    band: int
     counters: Int64Array
 
 
 class Source(NamedTuple):
     """Where descriptors come from.
 
-    Those of an image gray (h, w) are computed in features (rows, 2, half, 8), a map of the largest
-    strip, a grid's row being `step` rows of pixels and a descriptor `side`. With an empty image
-    there is no map, and they are in `flat`. starts (n,) say where in `flat`, which is the map's
-    memory if there is one, each descriptor of a strip begins, or of the whole grid without a map.
+    Those of an image gray (h, w) are computed in features (rows, 2, half, 8), a map of one band, a
+    grid's row being `step` rows of pixels and a descriptor `side`. With an empty image there is no
+    map, and they are in `flat`. starts (n,) say where in `flat`, which is the map's memory if there
+    is one, each descriptor of a band begins, or of the whole grid without a map.
     """
 
     gray: Float32Array
@@ -114,8 +122,12 @@ class TreeTables(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What is filled: leaf_ids, steps, norms (n,); atom_ids and values (c, m) of what is coded."""
+    """What is filled: leaf_ids, steps, norms (n,); atom_ids and values (c, m) of what is coded.
 
+    They have room for the whole grid if all are to be `kept`, else for one band after the other.
+    """
+
+    kept: bool
     leaf_ids: Int32Array
     steps: Float32Array
     norms: Float32Array
@@ -162,7 +174,42 @@ def _pick(scratch: Scratch, grid: Grid, first: Index, size: Index) -> Index:
 
 
 @part
-def _encode_strip(
+def _describe_band(source: Source, top: int, begin: int, end: int, buffers: RowBuffers) -> None:
+    """Fill the map of the grid's rows `begin` to `end`, in a strip from row `top` on.
+
+    What the band before shares with it is moved, not computed again.
+    """
+    features, cells = source.features, source.step // 2
+    # Of a descriptor's four cells a side, each two apart; the first is the grid's.
+    rows = cells * (end - begin - 1) + _MAP_ROWS
+    shared = _MAP_ROWS - cells if begin > top else 0
+    if shared > 0:
+        # Only the last band of a strip may have fewer rows than there is room for.
+        before = features.shape[0] - shared
+        for row in range(shared):
+            for parity in range(features.shape[1]):
+                for x in range(features.shape[2]):
+                    for n in range(features.shape[3]):
+                        features[row, parity, x, n] = features[before + row, parity, x, n]
+    else:
+        shared, top = 0, begin
+    done = cells * (begin - top)
+    fill_feature_map(
+        source.gray,
+        source.step * top,
+        done + shared,
+        done + rows,
+        source.smooth,
+        source.derive,
+        source.bands,
+        buffers,
+        features,
+        shared,
+    )
+
+
+@part
+def _encode_band(
     source: Source,
     grid: Grid,
     begin: Index,
@@ -180,13 +227,13 @@ def _encode_strip(
     first, n = begin * cols, (end - begin) * cols
     has_map = source.features.shape[0] > 0
     starts = source.starts[_NONE if has_map else first :]
-    steps, norms, leaf_ids = written.steps[first:], written.norms[first:], written.leaf_ids[first:]
+    place = first if written.kept else _NONE
+    steps, norms, leaf_ids = written.steps[place:], written.norms[place:], written.leaf_ids[place:]
     has_codes, has_residuals = written.atom_ids.shape[1] > 0, sums.totals.shape[0] > 0
     # While they are reached, if all are to be coded: when the first one is, its row is there.
     fetched = leaves.atom_ids[: leaves.atom_ids.shape[0] if every == _ONE else 0]
     step, above = np.uint64(source.stride), np.uint64(sums.levels_below)
-    # Rows and columns that are coded, rounded up.
-    code = (begin + every - _ONE) // every * ((cols + every - _ONE) // every)
+    code = _first_code(written, grid, begin)
     for start in range(_NONE, n, BLOCK):
         stop = min(start + BLOCK, n)
         quantise_block(
@@ -251,6 +298,33 @@ def _encode_strip(
 
 
 @part
+def _first_code(written: Written, grid: Grid, begin: Index) -> Index:
+    """Where the codes of the grid's rows from `begin` on are written."""
+    if not written.kept:
+        return _NONE
+    cols, every = np.uint64(grid.cols), np.uint64(grid.every)
+    # Rows and columns that are coded, rounded up.
+    return (begin + every - _ONE) // every * ((cols + every - _ONE) // every)
+
+
+@part
+def _pool_band(grid: Grid, begin: int, end: int, sums: Sums, written: Written) -> None:
+    """Raise the maxima to the codes of the grid's rows `begin` to `end`."""
+    first, every = _first_code(written, grid, np.uint64(begin)), grid.every
+    raise_maxima(
+        written.atom_ids[first:],
+        written.values[first:],
+        (grid.cols + every - 1) // every,
+        (begin + every - 1) // every,
+        (end + every - 1) // every,
+        (grid.rows + every - 1) // every,
+        sums.sign_rule,
+        sums.n_atoms,
+        sums.finest,
+    )
+
+
+@part
 def _is_there(strips: Strips, pixel_rows: int) -> bool:
     """Wait until so many rows of the image are there; whether they will ever be."""
     there, turns = read(strips.counters, PIXEL_ROWS), 0
@@ -287,47 +361,40 @@ def encode_strips(
         free_row_buffers(buffers)
         return False
     n_strips = strips.bounds.shape[0] - 1
-    number = add_to(strips.counters, NEXT_STRIP, 1)
-    while number < n_strips:
-        begin, end = strips.bounds[number], strips.bounds[number + 1]
-        if has_map:
-            if not _is_there(strips, source.step * (end - 1) + source.side):
-                break
+    number, comes = add_to(strips.counters, NEXT_STRIP, 1), True
+    while number < n_strips and comes:
+        top, bottom = strips.bounds[number], strips.bounds[number + 1]
+        for begin in range(top, bottom, strips.band):
+            end = min(begin + strips.band, bottom)
+            if has_map:
+                comes = _is_there(strips, source.step * (end - 1) + source.side)
+                if not comes:
+                    break
+                started = nanoseconds()
+                _describe_band(source, top, begin, end, buffers)
+                laps[SIFT] += nanoseconds() - started
             started = nanoseconds()
-            fill_feature_map(
-                source.gray,
-                source.step * begin,
-                # Of a descriptor's four cells a side, each two apart; the first is the grid's.
-                source.step // 2 * (end - begin - 1) + 7,
-                source.smooth,
-                source.derive,
-                source.bands,
-                buffers,
-                source.features,
+            _encode_band(
+                source,
+                grid,
+                np.uint64(begin),
+                np.uint64(end),
+                directions,
+                tree,
+                leaves,
+                atoms,
+                sums,
+                scratch,
+                written,
             )
-            laps[SIFT] += nanoseconds() - started
-        started = nanoseconds()
-        top, bottom = np.uint64(begin), np.uint64(end)
-        _encode_strip(
-            source, grid, top, bottom, directions, tree, leaves, atoms, sums, scratch, written
-        )
-        coded = nanoseconds()
-        laps[CODING] += coded - started
-        if sums.finest.shape[0] > 0:
-            raise_maxima(
-                written.atom_ids,
-                written.values,
-                (grid.cols + grid.every - 1) // grid.every,
-                (begin + grid.every - 1) // grid.every,
-                (end + grid.every - 1) // grid.every,
-                (grid.rows + grid.every - 1) // grid.every,
-                sums.sign_rule,
-                sums.n_atoms,
-                sums.finest,
-            )
-            laps[POOLING] += nanoseconds() - coded
-        add_to(strips.counters, DONE_STRIPS, 1)
-        number = add_to(strips.counters, NEXT_STRIP, 1)
+            coded = nanoseconds()
+            laps[CODING] += coded - started
+            if sums.finest.shape[0] > 0:
+                _pool_band(grid, begin, end, sums, written)
+                laps[POOLING] += nanoseconds() - coded
+        if comes:
+            add_to(strips.counters, DONE_STRIPS, 1)
+            number = add_to(strips.counters, NEXT_STRIP, 1)
     free_row_buffers(buffers)
     turns = 0
     while waits and read(strips.counters, DONE_STRIPS) < n_strips:

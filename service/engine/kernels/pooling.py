@@ -37,7 +37,7 @@ def raise_maxima(
 ) -> None:
     """Raise `pooled` to the largest value of each atom in each region, over some rows of a grid.
 
-    atom_ids, values (rows·cols, m), of which rows `begin` to `end` are read; pooled (regions,
+    atom_ids, values (≥ (end - begin)·cols, m) are of rows `begin` to `end`; pooled (regions,
     regions, channels), zero at first. With SPLIT, atom k fills channel k where positive and K + k
     where negative.
     """
@@ -51,7 +51,8 @@ def raise_maxima(
         left, right = -(-region_x * cols // regions), -(-(region_x + 1) * cols // regions)
         for y in range(begin, end):
             channels = pooled[y * regions // rows, region_x]
-            for i in range(np.uint64(y * cols + left), np.uint64(y * cols + right)):
+            first = (y - begin) * cols
+            for i in range(np.uint64(first + left), np.uint64(first + right)):
                 for a in range(nonzeros):
                     value = values[i, a]
                     # A negative value that keeps its sign cannot exceed a maximum.

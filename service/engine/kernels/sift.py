@@ -120,8 +120,8 @@ def _join_bands(
 class RowBuffers(NamedTuple):
     """Memory for two rows of pixels on their way to a row of cells, for images up to a width w.
 
-    columns (2, w); upper, lower, inverses (2, w - 4); bands (8, w - 4); previous and current
-    (8, cols).
+    columns (2, w); upper, lower, inverses (2, w - 4); bands (8, w - 4); even and odd (8, cols),
+    the last rows of cells of even and of odd numbers.
     """
 
     columns: Float32Array
@@ -129,8 +129,8 @@ class RowBuffers(NamedTuple):
     lower: Float32Array
     inverses: Float32Array
     bands: Float32Array
-    previous: Float32Array
-    current: Float32Array
+    even: Float32Array
+    odd: Float32Array
 
 
 @part
@@ -157,8 +157,8 @@ def have_memory(buffers: RowBuffers) -> bool:
         and len(buffers.lower) > 0
         and len(buffers.inverses) > 0
         and len(buffers.bands) > 0
-        and len(buffers.previous) > 0
-        and len(buffers.current) > 0
+        and len(buffers.even) > 0
+        and len(buffers.odd) > 0
     )
 
 
@@ -170,33 +170,37 @@ def free_row_buffers(buffers: RowBuffers) -> None:
     free_floats(buffers.lower)
     free_floats(buffers.inverses)
     free_floats(buffers.bands)
-    free_floats(buffers.previous)
-    free_floats(buffers.current)
+    free_floats(buffers.even)
+    free_floats(buffers.odd)
 
 
 @part
 def fill_feature_map(
     gray: Float32Array,
     first: int,
-    rows: int,
+    begin: int,
+    end: int,
     smooth: Float32Array,
     derive: Float32Array,
     directions: Float32Array,
     buffers: RowBuffers,
     features: Float32Array,
+    place: int,
 ) -> None:
     """Filters, bands, 2x2 sum-subsampling and 2x2 smoothing.
 
     Cells of even columns come before those of odd ones, because a descriptor takes every
-    second cell of a row: four cells that lie side by side like this. gray (h, w), from row
-    `first` on -> the first `rows` of features (≥ rows, 2, ⌈cols / 2⌉, 8), where cols is
-    (w - 4) // 2 - 1.
+    second cell of a row: four cells that lie side by side like this. gray (h, w) -> rows `begin`
+    to `end` of the map whose first row has its corner at pixel row `first`, into the rows of
+    features (≥ rows, 2, ⌈cols / 2⌉, 8) from `place` on, where cols is (w - 4) // 2 - 1. Unless
+    `begin` is zero, the previous call with these buffers has ended there.
     """
-    columns, upper, lower, inverses, bands, previous, current = buffers
+    columns, upper, lower, inverses, bands, even, odd = buffers
     cols = (gray.shape[1] - 4) // 2 - 1
     whole = cols // COLUMNS * COLUMNS
-    for row in range(rows + 1):
-        y = first + 2 * row
+    for row in range(begin + 1 if begin > 0 else 0, end + 1):
+        previous, current = (odd, even) if row % 2 == 0 else (even, odd)
+        y, target = first + 2 * row, row - 1 - begin + place
         filter_row(gray, y, smooth, derive, columns, upper)
         filter_row(gray, y + 1, smooth, derive, columns, lower)
         _join_bands(upper, lower, inverses, directions, bands)
@@ -208,11 +212,10 @@ def fill_feature_map(
                 )
         if row > 0:
             for x in range(0, whole, COLUMNS):
-                store_cells(previous, current, x, features, row - 1)
+                store_cells(previous, current, x, features, target)
             for x in range(whole, cols):
                 for n in range(8):
-                    features[row - 1, x % 2, x // 2, n] = previous[n, x] + current[n, x]
-        previous, current = current, previous
+                    features[target, x % 2, x // 2, n] = previous[n, x] + current[n, x]
 
 
 @kernel
@@ -228,7 +231,7 @@ def build_feature_map(
     has_memory = have_memory(buffers)
     if has_memory:
         rows = features.shape[0]
-        fill_feature_map(gray, 0, rows, smooth, derive, directions, buffers, features)
+        fill_feature_map(gray, 0, 0, rows, smooth, derive, directions, buffers, features, 0)
     free_row_buffers(buffers)
     return has_memory
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from service.engine import Codes, Engine, Stopwatch, sift
+from service.engine import Codes, Engine, EngineConfig, Stopwatch, pooling, sift, strips
 from service.engine.arrays import Float32Array
 from service.engine.coding import Coder
+from service.engine.config import CodesConfig, ResidualsConfig, ViewConfig
 from service.engine.encoding import Outputs, TreeCoder, encode_by_tree
 from service.engine.fixedpoint import Descriptors
 from service.engine.image import Picture
@@ -22,8 +23,10 @@ from service.settings import EMBEDDED_MODELS
 from tests.support.samples import (
     AWKWARD_COUNTS,
     PROPERTY,
+    random_bundle,
     random_descriptors,
     random_dictionary,
+    random_png,
     random_table,
 )
 from trainer.bench.photographs import make_photographs
@@ -108,9 +111,36 @@ def test_an_image_gets_the_codes_of_routing_and_coding_apart(
     rows, cols, descriptors = sift.locate(gray, "fast-sift", 2)
     taken = np.arange(rows * cols).reshape(rows, cols)[::stride, ::stride]
     view = _with_stride(engine.view, stride)
-    found, grid, *_ = view.encode_image(Picture(gray), ONE_THREAD, Stopwatch())
-    assert grid == taken.shape
-    _assert_same(found, _apart(engine, descriptors.at(taken.reshape(-1))))
+    found = view.encode_image(Picture(gray), ONE_THREAD, Stopwatch(), keep=True)
+    assert found.grid == taken.shape
+    _assert_same(found.codes, _apart(engine, descriptors.at(taken.reshape(-1))))
+
+
+@pytest.mark.parametrize("band", [1, 100, 400, 2048])
+@pytest.mark.parametrize("step", [2, 4, 12, 14, 16])
+@pytest.mark.parametrize("stride", [1, 3])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_bands_are_pooled_to_the_bits_of_codes_that_are_kept(
+    monkeypatch: pytest.MonkeyPatch, band: int, step: int, stride: int, threads: int
+) -> None:
+    codes = CodesConfig(n_atoms=40, nonzeros=5, stride=stride)
+    residuals = ResidualsConfig(levels=(2,), pyramid=(2,), components=4)
+    view = ViewConfig(depth=4, step=step)
+    config = EngineConfig((view,), (codes, residuals), max_side=500)
+    engine = Engine(random_bundle(config), threads)
+    picture = engine.decode_picture(random_png(band + step, 173, 141))
+    kept = engine.view.encode_image(picture, ONE_THREAD, Stopwatch(), keep=True)
+    monkeypatch.setattr(strips, "_BAND", band)
+    found = engine.view.encode_image(picture, engine.threads, Stopwatch())
+    assert found.kept_codes is None
+    assert found.grid == kept.grid
+    by_rows = pooling.finest_level(kept.codes, kept.grid, codes)
+    np.testing.assert_array_equal(found.finest, by_rows)
+    np.testing.assert_array_equal(kept.finest, by_rows)
+    assert found.sums is not None
+    assert kept.sums is not None
+    np.testing.assert_array_equal(found.sums.totals, kept.sums.totals)
+    np.testing.assert_array_equal(found.sums.masses, kept.sums.masses)
 
 
 @pytest.mark.parametrize("count", AWKWARD_COUNTS)

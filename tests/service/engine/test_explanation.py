@@ -106,7 +106,8 @@ def test_every_entry_of_codes_belongs_to_the_descriptor_with_the_largest_value(
 def _cells_of_codes(engine: Engine, data: bytes, label: int) -> Float64Array:
     """The map by the definition: every entry goes to the first descriptor that attains it."""
     config, picture = engine.config.codes, engine.decode_picture(data)
-    codes, (rows, cols), *_ = engine.view.encode_image(picture, ONE_THREAD, Stopwatch())
+    encoded = engine.view.encode_image(picture, ONE_THREAD, Stopwatch(), keep=True)
+    codes, (rows, cols) = encoded.codes, encoded.grid
     dense = np.zeros((rows * cols, config.n_atoms))
     np.put_along_axis(dense, codes.atom_ids.astype(np.intp), codes.values, axis=1)
     channels = reference.channels_of(dense.reshape(rows, cols, -1), config.sign_rule)

@@ -180,8 +180,6 @@ def test_other_threads_begin_while_an_image_is_decoded() -> None:
     assert begun is not None
     found = TOGETHER.view.encode_image(picture, TOGETHER.threads, Stopwatch(), begun=begun)
     expected = ALONE.view.encode_image(picture, ALONE.threads, Stopwatch())
-    np.testing.assert_array_equal(found.codes.leaf_ids, expected.codes.leaf_ids)
-    np.testing.assert_array_equal(found.codes.values, expected.codes.values)
     assert found.finest is not None
     assert expected.finest is not None
     np.testing.assert_array_equal(found.finest, expected.finest)

@@ -19,7 +19,13 @@ def test_strips_cover_all_rows_once(rows: int, cols: int, threads: int, first: i
     sizes = np.diff(cut.bounds)
     assert (sizes > 0).all() or rows == 0
     assert strips.count(cut) == len(sizes)
-    assert strips.largest(cut) == max(sizes, default=0)
+
+
+@given(**rows_and_cols)
+def test_a_band_is_as_many_whole_rows_as_stay_in_the_cache(rows: int, cols: int) -> None:
+    band = strips.cut(rows, cols, 1).band
+    assert band >= 1
+    assert band * cols <= 2048 < (band + 1) * cols or band == 1
 
 
 @given(**rows_and_cols, threads=st.integers(2, 9))

@@ -142,7 +142,7 @@ def test_an_image_too_small_for_a_descriptor_of_its_own_is_refused() -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_view_of_no_descriptors_has_no_codes_and_no_sums(threads: int) -> None:
     view, picture = ENGINE.views[2], ENGINE.decode_picture(random_png(9, 39, 80))
-    encoded = view.encode_image(picture, Threads(threads), Stopwatch())
+    encoded = view.encode_image(picture, Threads(threads), Stopwatch(), keep=True)
     assert encoded.grid == (0, 0)
     assert len(encoded.codes.leaf_ids) == 0
     assert encoded.sums is not None
