@@ -23,7 +23,7 @@ __all__ = [
     "grid_shape",
     "image_copy",
     "is_early",
-    "is_in_strips",
+    "is_in_bands",
     "locate",
     "patches",
     "sift_kind",
@@ -84,8 +84,8 @@ def locate(copy: Float32Array, view: ViewConfig) -> Descriptors:
     return sift.locate(copy, sift_kind(view), view.step).descriptors
 
 
-def is_in_strips(view: ViewConfig) -> bool:
-    """Whether descriptors can be computed strip by strip, by `sift.in_strips`."""
+def is_in_bands(view: ViewConfig) -> bool:
+    """Whether descriptors can be computed band by band, by `sift.in_bands`."""
     return view.descriptor in ("fast-sift", "contour-sift")
 
 

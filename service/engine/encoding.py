@@ -4,9 +4,7 @@ The kernel is made of the same parts as `sift.locate`, `Tree.route`, `Coder.enco
 gives the same numbers. Training calls those, because it needs the leaves before there is a coder.
 """
 
-import threading
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +24,7 @@ from service.engine.kernels.encoding import (
     encode_strips,
 )
 from service.engine.kernels.integers import LANES
+from service.engine.thread_memory import kept_by_thread
 from service.engine.tree import Tree
 
 __all__ = [
@@ -131,7 +130,7 @@ class Outputs(NamedTuple):
         It is the calling thread's, and may be written by its next call of a kernel.
         """
         count = band * grid.cols
-        return cls(grid, False, *_own.room(count + -count % _ROOM, nonzeros))  # noqa: FBT003
+        return cls(grid, False, *_own_room(count + -count % _ROOM, nonzeros))  # noqa: FBT003
 
     @classmethod
     def of_list(cls, count: int, nonzeros: int) -> "Outputs":
@@ -170,14 +169,10 @@ def _room(count: int, coded: int, nonzeros: int) -> _Arrays:
     )
 
 
-class _ThreadMemory(threading.local):
-    """Room for bands that each thread keeps for the next image, because it is in its cache."""
+@kept_by_thread
+def _own_room(count: int, nonzeros: int) -> _Arrays:
+    return _room(count, count, nonzeros)
 
-    def __init__(self) -> None:
-        self.room = lru_cache(maxsize=4)(lambda count, nonzeros: _room(count, count, nonzeros))
-
-
-_own = _ThreadMemory()
 
 # Room for bands is a multiple of so many descriptors, so that images of most sizes share it.
 _ROOM = 2048

@@ -14,10 +14,8 @@ A descriptor need not be laid out to be read: fast SIFT's are four runs of 32 va
 feature map that is fifteen times smaller than all of them side by side.
 """
 
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +33,7 @@ from service.engine.arrays import (
 from service.engine.errors import DescriptorError
 from service.engine.kernels.fixedpoint import BLOCK, join_runs, quantise_runs
 from service.engine.kernels.integers import LANES, RUN, Scratch, new_scratch
+from service.engine.thread_memory import kept_by_thread
 
 __all__ = [
     "Descriptors",
@@ -163,34 +162,22 @@ def lengths_of(steps: Float32Array, norms: Float32Array) -> Float32Array:
     return lengths
 
 
-class _ThreadMemory(threading.local):
-    """Memory that kernels write while they work, kept by each thread for the next call.
-
-    After a kernel little of Python is in the caches: to make it anew took .1 ms for a photograph.
-    """
-
-    def __init__(self) -> None:
-        self.scratch = cache(partial(new_scratch, int(BLOCK)))
-        self.block = cache(partial(_memory, int(BLOCK)))
-
-
-_own = _ThreadMemory()
-
-
+@kept_by_thread
 def block_scratch(nonzeros: int = 0) -> Scratch:
     """Scratch memory of kernels for a block of descriptors, and as many nonzeros in each.
 
     It is the calling thread's, and may be written by its next call of a kernel.
     """
-    return _own.scratch(nonzeros)
+    return new_scratch(int(BLOCK), nonzeros)
 
 
+@kept_by_thread
 def room_for_block(width: int, *, wide: bool) -> Directions:
     """Memory for the directions of as many descriptors as a kernel takes at a time.
 
     It is the calling thread's, and may be written by its next call of a kernel.
     """
-    return _own.block(width, wide=wide).directions
+    return _memory(int(BLOCK), width, wide=wide).directions
 
 
 def is_wide(rows: FixedRows) -> bool:

@@ -202,7 +202,8 @@ class FeatureExtractor:
         pooled = np.empty(self.config.n_features, np.float32)
         for block, place in zip(self.blocks, self.config.slices, strict=True):
             part = block.pool(encoded[block.config.view], pooled[place])
-            part *= np.float32(block.config.weight)
+            if block.config.weight != 1:
+                part *= np.float32(block.config.weight)
         watch.lap("pooling")
         return pooled
 

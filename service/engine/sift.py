@@ -17,6 +17,7 @@ from service.engine.errors import BrokenImageError
 from service.engine.fixedpoint import Descriptors
 from service.engine.kernels.encoding import Source
 from service.engine.kernels.sift import build_feature_map, clamp_descriptors, sum_patches
+from service.engine.thread_memory import kept_by_thread
 
 __all__ = [
     "FILTERS",
@@ -28,7 +29,7 @@ __all__ = [
     "describe",
     "first_patch",
     "grid_shape",
-    "in_strips",
+    "in_bands",
     "locate",
 ]
 
@@ -94,6 +95,7 @@ FILTERS: tuple[Float32Array, Float32Array] = tuple(map(frozen, derivative_filter
 
 _DIRECTIONS = frozen(_directions())
 _PATCH_WEIGHTS = frozen(_patch_weights())
+_NO_IMAGE = frozen(np.zeros((0, 0), np.float32))
 
 
 def grid_shape(height: int, width: int, step: int) -> tuple[int, int]:
@@ -128,16 +130,22 @@ def locate(gray: Float32Array, kind: SiftKind, step: int) -> Grid:
     return Grid(rows, cols, _lazebnik(gray[top:, left:], (rows, cols), step))
 
 
-def in_strips(gray: Float32Array, step: int, rows: int) -> Source:
+def in_bands(gray: Float32Array, step: int, rows: int) -> Source:
     """Fast SIFT of an image, to be computed in bands of at most so many rows of the grid.
 
-    They are the descriptors of `locate`: one depends on the pixels of its patch only.
+    They are the descriptors of `locate`: one depends on the pixels of its patch only. Their map is
+    the calling thread's, and may be written by its next call of a kernel.
     """
-    height, width = gray.shape
-    _, cols = grid_shape(height, width, step)
+    return _band_source(gray.shape[1], step, rows)._replace(gray=frozen(gray))
+
+
+@kept_by_thread
+def _band_source(width: int, step: int, rows: int) -> Source:
+    """All but the image."""
     features = _empty_map(width, rows, step)
+    cols = (width - SMALLEST_SIDE) // step + 1
     return Source(
-        frozen(gray),
+        _NO_IMAGE,
         *FILTERS,
         _DIRECTIONS,
         step,

@@ -137,7 +137,7 @@ class View:
         grid = Grid(*description.grid_shape(copy, self.config), self.stride)
         has_tree = isinstance(self.hash, Tree)
         located = None if grid.rows else _NO_DESCRIPTORS
-        if located is None and (keep or not has_tree or not description.is_in_strips(self.config)):
+        if located is None and (keep or not has_tree or not description.is_in_bands(self.config)):
             located = description.locate(copy, self.config)
             watch.lap("sift")
         if located is not None and not has_tree:
@@ -236,7 +236,7 @@ class ImageCoding:
     def _source(self) -> Source:
         if self._located is not None:
             return given(self._located)
-        return sift.in_strips(self._copy, self._view.config.step, self._strips.band)
+        return sift.in_bands(self._copy, self._view.config.step, self._strips.band)
 
     def _no_sums(self) -> ResidualSums | None:
         block = self._view.residuals
