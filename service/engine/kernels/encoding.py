@@ -3,9 +3,9 @@
 Threads that work on one image take the next strip each time they are done with one, without
 Python in between: a core that other work slows down takes fewer. Where an image is still being
 decoded, they wait for its rows. A strip is worked on in bands of a few rows, whose feature map and
-codes lie in memory of the thread's own that stays in its cache: of a whole image they are three
-megabytes, which cores would take from one another. Within a band a block of descriptors at a time
-is rounded, routed, solved and added up, so that directions never leave the L1 cache.
+codes lie in memory of the thread's own that stays in its cache: of a photograph they would be three
+megabytes. Within a band a block of descriptors at a time is rounded, routed, solved and added up,
+so that directions never leave the L1 cache.
 """
 
 from typing import NamedTuple
