@@ -31,8 +31,9 @@ from service.engine.fixedpoint import (
     is_wide,
     quantise_rows,
 )
-from service.engine.kernels.coding import LeafTables, solve_codes
+from service.engine.kernels.coding import solve_codes
 from service.engine.kernels.integers import LANES
+from service.engine.kernels.leaves import LeafTables
 
 __all__ = ["Coder", "invert_grams", "no_coder"]
 

@@ -10,6 +10,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from service.engine.arrays import Float32Array
+from service.engine.kernels import addresses
 from service.engine.kernels import instructions as machine
 
 __all__ = ["COLUMNS", "store_cells"]
@@ -34,15 +35,15 @@ def _store_cells(_: Any, upper: Any, lower: Any, column: Any, features: Any, row
         )
         bands = []
         for band in range(COLUMNS):
-            place = [machine.INT64(band), column]
+            place = [addresses.INT64(band), column]
             one = machine.floats(context, builder, upper_kind, upper, place)
             two = machine.floats(context, builder, lower_kind, lower, place)
             bands.append(builder.fadd(one, two))
-        first = builder.lshr(column, machine.INT64(1))
+        first = builder.lshr(column, addresses.INT64(1))
         for number, cell in enumerate(machine.transposed(builder, bands)):
-            pair = builder.add(first, machine.INT64(number // 2))
-            place = [row, machine.INT64(number % 2), pair, machine.INT64(0)]
-            machine.store(builder, cell, machine.at(context, builder, kind, features, place))
+            pair = builder.add(first, addresses.INT64(number // 2))
+            place = [row, addresses.INT64(number % 2), pair, addresses.INT64(0)]
+            machine.store(builder, cell, addresses.at(context, builder, kind, features, place))
         return context.get_dummy_value()
 
     return signature, generate

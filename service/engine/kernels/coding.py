@@ -8,15 +8,11 @@ descriptor is coded after the other, while the atoms of the next ones are fetche
 of descriptor and atom at a time, of whichever descriptor, it took twice as long in a probe in C.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from service.engine.arrays import (
     CACHE_LINE,
-    AtomIds,
     Directions,
-    Factors,
     FixedRows,
     Float32Array,
     Int32Array,
@@ -29,35 +25,20 @@ from service.engine.kernels.integers import (
     LANES,
     Index,
     Scratch,
-    combine_columns,
     dot_atoms,
     prefetch,
     prefetch_lanes,
 )
+from service.engine.kernels.leaves import LeafTables, code_by_leaf, fetch_atoms
 
-__all__ = ["LeafTables", "fetch_leaves", "solve_block", "solve_codes"]
+__all__ = ["fetch_leaves", "solve_block", "solve_codes"]
 
 _LANES, _BATCH, _LINE = np.uint64(LANES), np.uint64(BATCH), np.uint64(CACHE_LINE)
 _NONE, _FIVE, _FLOAT = np.uint64(0), np.uint64(5), np.uint64(4)
 
 # Descriptors whose atoms are on their way while one is coded. With those of the whole block at
 # once, 8192 atoms took 167 ns a descriptor instead of 156, and 1024 as long; 2 to 8 do alike.
-_AHEAD = np.uint64(4)
-
-
-class LeafTables(NamedTuple):
-    """What coding reads of a leaf: one row, in whole cache lines, in three views of its memory.
-
-    factors (leaves, w) has, column by column, the m² of the inverse Gram matrix times the scale of
-    the column's atom; atom_ids (leaves, w) has the numbers of the m atoms after them; and scales
-    has what the factors are to be multiplied with after these. Narrow factors are 16-bit integers,
-    as are the numbers of atoms, so that five atoms take one cache line: rounding moves the values
-    of a code by a hundredth of what that of descriptors does. Wide factors are floats.
-    """
-
-    factors: Factors
-    atom_ids: AtomIds
-    scales: Float32Array
+_AHEAD = np.uint64(2)
 
 
 @part
@@ -87,33 +68,12 @@ def fetch_leaves(
 @part
 def _fetch_atoms(leaf: Index, leaves: LeafTables, atoms: FixedRows, nonzeros: Index) -> None:
     """Ask for the atoms of a leaf."""
+    if nonzeros == _FIVE:
+        fetch_atoms(leaves, leaf, 5, atoms)
+        return
     first = _first_id(nonzeros)
     for a in range(first, first + nonzeros):
         prefetch_lanes(atoms, np.uint64(leaves.atom_ids[leaf, a]))
-
-
-@part
-def _code_five(
-    directions: Directions,
-    row: Index,
-    step: np.float32,
-    leaf: Index,
-    leaves: LeafTables,
-    atoms: FixedRows,
-    scratch: Scratch,
-    atom_ids: Int32Array,
-    values: Float32Array,
-    i: Index,
-) -> None:
-    """The code of one descriptor with five atoms, the paper's number, without loops."""
-    first = _first_id(_FIVE)
-    for column in range(_NONE, np.uint64(directions.shape[1]), _LANES):
-        dot_atoms(directions, row, atoms, leaves.atom_ids, leaf, first, 5, column, _NONE, scratch)
-    combine_columns(
-        leaves.factors, leaf, 5, step * _scale_of(leaves, leaf, _FIVE), scratch, values, i
-    )
-    for a in range(_FIVE):
-        atom_ids[i, a] = leaves.atom_ids[leaf, first + a]
 
 
 @part
@@ -129,11 +89,14 @@ def _code_any(
     values: Float32Array,
     i: Index,
 ) -> None:
-    """The code of one descriptor with any number of atoms."""
+    """The code of one descriptor with any number of atoms, and of any width."""
     nonzeros, width = np.uint64(atom_ids.shape[1]), np.uint64(directions.shape[1])
     ids, scale = _first_id(nonzeros), step * _scale_of(leaves, leaf, nonzeros)
     table = leaves.atom_ids
-    if nonzeros < _BATCH:
+    if nonzeros == _FIVE:
+        for column in range(_NONE, width, _LANES):
+            dot_atoms(directions, row, atoms, table, leaf, ids, 5, column, _NONE, scratch)
+    elif nonzeros < _BATCH:
         for a in range(nonzeros):
             for column in range(_NONE, width, _LANES):
                 dot_atoms(directions, row, atoms, table, leaf, ids + a, 1, column, a, scratch)
@@ -175,6 +138,8 @@ def solve_block(
     their leaves have been asked for.
     """
     nonzeros = np.uint64(atom_ids.shape[1])
+    # The paper's number of atoms, and SIFT.
+    is_usual = nonzeros == _FIVE and directions.shape[1] == LANES
     for k in range(min(_AHEAD, count)):
         leaf = np.uint64(leaf_ids[start + scratch.rows[k]])
         _fetch_atoms(leaf, leaves, atoms, nonzeros)
@@ -185,8 +150,8 @@ def solve_block(
         if k + _AHEAD < count:
             later = np.uint64(leaf_ids[start + scratch.rows[k + _AHEAD]])
             _fetch_atoms(later, leaves, atoms, nonzeros)
-        if nonzeros == _FIVE:
-            _code_five(directions, row, step, leaf, leaves, atoms, scratch, atom_ids, values, i)
+        if is_usual:
+            code_by_leaf(directions, row, step, leaves, leaf, 5, atoms, atom_ids, values, i)
         else:
             _code_any(directions, row, step, leaf, leaves, atoms, scratch, atom_ids, values, i)
 

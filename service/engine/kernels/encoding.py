@@ -21,9 +21,10 @@ from service.engine.arrays import (
     UInt64Array,
 )
 from service.engine.compiling import kernel, part
-from service.engine.kernels.coding import LeafTables, fetch_leaves, solve_block
+from service.engine.kernels.coding import fetch_leaves, solve_block
 from service.engine.kernels.fixedpoint import BLOCK, quantise_block
 from service.engine.kernels.integers import Index, Scratch
+from service.engine.kernels.leaves import LeafTables
 from service.engine.kernels.pooling import raise_maxima
 from service.engine.kernels.residuals import add_residuals
 from service.engine.kernels.sift import (

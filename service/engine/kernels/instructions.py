@@ -10,26 +10,22 @@ from typing import Any
 
 from numba.core import cgutils
 
+from service.engine.kernels import addresses
+
 __all__ = [
-    "INT64",
-    "LANES",
+    "FLOAT",
     "NOTHING",
     "WIDE",
     "add_scaled",
-    "at",
     "children",
     "combine_columns",
+    "copy_numbers",
     "fetch",
     "floats",
-    "item",
-    "length",
     "load_sums",
     "multiply",
     "multiply_bytes",
-    "number",
-    "numbers",
     "round_to_bytes",
-    "row",
     "store",
     "store_first",
     "sum_each",
@@ -40,16 +36,16 @@ __all__ = [
 
 ir: Any = cgutils.ir  # type: ignore[attr-defined]  # llvmlite, which writes the machine code
 
-INT64 = ir.IntType(64)
+INT64 = addresses.INT64
 _BYTE, _SHORT, _INT32 = (ir.IntType(bits) for bits in (8, 16, 32))
 _BYTES = ir.VectorType(_BYTE, 32)
 _SHORTS = ir.VectorType(_SHORT, 16)
 _EIGHT_SHORTS = ir.VectorType(_SHORT, 8)
 _SUMS = ir.VectorType(_INT32, 8)
-_FLOATS = ir.VectorType(ir.FloatType(), 8)
+FLOAT = ir.FloatType()
+_FLOATS = ir.VectorType(FLOAT, 8)
 
-# How many products of integers a dot product adds up; rows are padded to a multiple of it.
-LANES = 128
+LANES = addresses.LANES
 
 # How many floats are added up together in registers, beside one another.
 WIDE = 16
@@ -167,13 +163,14 @@ def sum_each(builder: Any, vectors: list[Any]) -> Any:
 def children(builder: Any, nodes: Any, products: Any, cuts: Sequence[Any], factors: Any) -> Any:
     """The children of eight nodes: the right one where a product exceeds its cut times a factor.
 
-    All are addresses. Cuts are read one by one, because gathering them is slow on many machines.
+    All but the products are addresses. Cuts are read one by one, because gathering them is slow on
+    many machines.
     """
     limits = ir.Constant(_FLOATS, ir.Undefined)
     for place, address in enumerate(cuts):
         limits = builder.insert_element(limits, builder.load(address), _INT32(place))
     limits = builder.fmul(limits, _load(builder, factors, _FLOATS))
-    product = builder.sitofp(load_sums(builder, products), _FLOATS)
+    product = builder.sitofp(products, _FLOATS)
     right = builder.zext(builder.fcmp_ordered(">", product, limits), _SUMS)
     one = ir.Constant(_SUMS, [1] * _SUMS.count)
     left = builder.add(builder.shl(load_sums(builder, nodes), one), one)
@@ -243,7 +240,7 @@ def variable(builder: Any) -> Any:
 
 def wide_from_bytes(context: Any, builder: Any, kind: Any, array: Any, place: Sequence[Any]) -> Any:
     """`WIDE` int8 from a place of an array on, as floats."""
-    source = at(context, builder, kind, array, place)
+    source = addresses.at(context, builder, kind, array, place)
     return builder.sitofp(_load(builder, source, ir.VectorType(_BYTE, WIDE)), _WIDE_FLOATS)
 
 
@@ -260,12 +257,11 @@ def add_scaled(builder: Any, total: Any, address: Any, factors: Any) -> None:
 def combine_columns(
     builder: Any, kind: Any, address: Any, count: int, products: Any, scale: Any
 ) -> Any:
-    """Columns of int16 or floats times int32 products, added up and scaled.
+    """Columns of int16 or floats from an address, times eight products, added up and scaled.
 
     There are `count` columns of as many. Of eight sums, the first `count` mean something.
     """
-    whole = builder.sitofp(load_sums(builder, products), _FLOATS)
-    weights = builder.fmul(whole, _filled(builder, scale))
+    weights = builder.fmul(builder.sitofp(products, _FLOATS), _filled(builder, scale))
     total = ir.Constant(_FLOATS, None)
     for column in range(count):
         place = INT64(count * column * kind.bitwidth // 8)
@@ -292,51 +288,9 @@ def _filled(builder: Any, scalar: Any) -> Any:
 # --- memory --------------------------------------------------------------------------
 
 
-def row(context: Any, builder: Any, kind: Any, array: Any, number: Any) -> Any:
-    """Address of a row of an array, in bytes; rows of bytes are `LANES` wide."""
-    fields = context.make_array(kind)(context, builder, array)
-    is_narrow = kind.dtype.bitwidth == 8
-    stride = INT64(LANES) if is_narrow else builder.extract_value(fields.strides, 0)
-    base = builder.bitcast(fields.data, _BYTE.as_pointer())
-    return builder.gep(base, [builder.mul(number, stride)])
-
-
-def item(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> Any:
-    """Address of a value of a flat array."""
-    return builder.gep(context.make_array(kind)(context, builder, array).data, [place])
-
-
-def numbers(context: Any, builder: Any, kind: Any, lists: Any, place: Any, first: Any) -> Any:
-    """Address of the numbers from `first` on in one of the lists that are rows of an array."""
-    pointer = ir.IntType(kind.dtype.bitwidth).as_pointer()
-    address = builder.bitcast(row(context, builder, kind, lists, place), pointer)
-    return builder.gep(address, [first])
-
-
-def number(builder: Any, numbers: Any, place: int) -> Any:
-    """One of some numbers of rows, none of which is negative."""
-    return builder.zext(builder.load(builder.gep(numbers, [INT64(place)])), INT64)
-
-
-def length(context: Any, builder: Any, kind: Any, array: Any, dimension: int) -> Any:
-    """How long an array is in a dimension."""
-    fields = context.make_array(kind)(context, builder, array)
-    return builder.extract_value(fields.shape, dimension)
-
-
-def at(context: Any, builder: Any, kind: Any, array: Any, place: Sequence[Any]) -> Any:
-    """Address of a value of an array of any dimensions; the place is not checked."""
-    fields = context.make_array(kind)(context, builder, array)
-    offset = INT64(0)
-    for dimension, number in enumerate(place):
-        stride = builder.extract_value(fields.strides, dimension)
-        offset = builder.add(offset, builder.mul(number, stride))
-    return builder.gep(builder.bitcast(fields.data, _BYTE.as_pointer()), [offset])
-
-
 def floats(context: Any, builder: Any, kind: Any, array: Any, place: Sequence[Any]) -> Any:
     """Eight float32 from a place of an array on."""
-    return _load(builder, at(context, builder, kind, array, place), _FLOATS)
+    return _load(builder, addresses.at(context, builder, kind, array, place), _FLOATS)
 
 
 def load_sums(builder: Any, address: Any) -> Any:
@@ -362,6 +316,16 @@ def store_first(builder: Any, vector: Any, count: int, address: Any) -> None:
     for place in range(4, count):
         value = builder.extract_element(vector, _INT32(place))
         builder.store(value, builder.gep(pointer, [INT64(place)]))
+
+
+def copy_numbers(builder: Any, numbers: Any, count: int, address: Any) -> None:
+    """Copy `count` numbers of rows, four at the least, as int32; nothing behind them is read."""
+    kind = ir.VectorType(numbers.type.pointee, 4)
+    store(builder, builder.zext(_load(builder, numbers, kind), ir.VectorType(_INT32, 4)), address)
+    target = builder.bitcast(address, _INT32.as_pointer())
+    for place in range(4, count):
+        value = builder.trunc(addresses.number(builder, numbers, place), _INT32)
+        builder.store(value, builder.gep(target, [INT64(place)]))
 
 
 def fetch(builder: Any, address: Any) -> None:

@@ -11,6 +11,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from service.engine.arrays import Float32Array, Int8Array
+from service.engine.kernels import addresses
 from service.engine.kernels import instructions as machine
 from service.engine.kernels.integers import Index
 
@@ -37,17 +38,17 @@ def _project_rows(
         kind, _, bytes_kind, _, _, out_kind = signature.args
         rows, first, projections, node, component, parts = args
         sums = [machine.variable(builder) for _ in range(ROWS)]
-        width = machine.length(context, builder, kind, rows, 1)
+        width = addresses.length(context, builder, kind, rows, 1)
         with cgutils.for_range(builder, width) as loop:
             place = [node, loop.index, component]
             factors = machine.wide_from_bytes(context, builder, bytes_kind, projections, place)
             for i, total in enumerate(sums):
-                row = builder.add(first, machine.INT64(i))
-                value = machine.at(context, builder, kind, rows, [row, loop.index])
+                row = builder.add(first, addresses.INT64(i))
+                value = addresses.at(context, builder, kind, rows, [row, loop.index])
                 machine.add_scaled(builder, total, value, factors)
         for i, total in enumerate(sums):
-            place = [machine.INT64(i), component]
-            target = machine.at(context, builder, out_kind, parts, place)
+            place = [addresses.INT64(i), component]
+            target = addresses.at(context, builder, out_kind, parts, place)
             machine.store(builder, builder.load(total), target)
         return context.get_dummy_value()
 

@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 from service.engine.arrays import Float32Array, Int64Array
-from service.engine.kernels import instructions as machine
+from service.engine.kernels import addresses
 
 __all__ = ["add_to", "free_floats", "let_others_run", "nanoseconds", "own_floats", "read", "write"]
 
@@ -38,7 +38,7 @@ def _add_to(_: Any, counters: Any, place: Any, number: Any) -> Any:
     del place, number
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = machine.item(context, builder, signature.args[0], args[0], args[1])
+        address = addresses.item(context, builder, signature.args[0], args[0], args[1])
         return builder.atomic_rmw("add", address, args[2], "acq_rel")
 
     return signature, generate
@@ -50,7 +50,7 @@ def _read(_: Any, counters: Any, place: Any) -> Any:
     del place
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = machine.item(context, builder, signature.args[0], args[0], args[1])
+        address = addresses.item(context, builder, signature.args[0], args[0], args[1])
         return builder.load_atomic(address, "acquire", _WORD)
 
     return signature, generate
@@ -62,7 +62,7 @@ def _write(_: Any, counters: Any, place: Any, number: Any) -> Any:
     del place, number
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = machine.item(context, builder, signature.args[0], args[0], args[1])
+        address = addresses.item(context, builder, signature.args[0], args[0], args[1])
         builder.store_atomic(args[2], address, "release", _WORD)
         return context.get_dummy_value()
 

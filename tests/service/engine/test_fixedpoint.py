@@ -14,13 +14,13 @@ from service.engine import sift
 from service.engine.arrays import (
     AtomIds,
     Directions,
-    Factors,
     FixedRows,
     Float32Array,
     Int32Array,
     UInt64Array,
     frozen,
 )
+from service.engine.coding import Coder
 from service.engine.compiling import kernel
 from service.engine.errors import DescriptorError
 from service.engine.fixedpoint import (
@@ -37,12 +37,13 @@ from service.engine.kernels.integers import (
     LANES,
     Scratch,
     add_dots,
-    combine_columns,
     dot_atoms,
     end_batch,
     go_down,
     new_scratch,
+    step_down,
 )
+from service.engine.kernels.leaves import LeafTables, code_by_leaf, fetch_atoms
 from tests import reference
 from tests.reference import EPSILON
 from tests.support.samples import AWKWARD_COUNTS, PROPERTY, random_descriptors
@@ -63,7 +64,7 @@ MOVED = float(np.sqrt(128) / 2)
 
 # --- products ------------------------------------------------------------------------
 
-_BATCH, _LANES, _NONE, _FIVE = (np.uint64(number) for number in (BATCH, LANES, 0, 5))
+_BATCH, _LANES, _NONE, _ONE, _FIVE = (np.uint64(number) for number in (BATCH, LANES, 0, 1, 5))
 
 
 @kernel
@@ -151,32 +152,58 @@ def test_products_of_one_row_are_those_with_the_rows_of_a_table(
 
 
 @kernel
-def combine(
-    factors: Factors, row: int, scale: float, scratch: Scratch, values: Float32Array, i: int
+def code_row(
+    directions: Directions,
+    row: int,
+    step: float,
+    leaves: LeafTables,
+    leaf: int,
+    atoms: FixedRows,
+    atom_ids: Int32Array,
+    values: Float32Array,
 ) -> None:
-    """Five sums of five columns."""
-    combine_columns(factors, np.uint64(row), 5, np.float32(scale), scratch, values, np.uint64(i))
+    """The code of one descriptor by the five atoms of a leaf, in the second row."""
+    number, place = np.uint64(row), np.uint64(leaf)
+    fetch_atoms(leaves, place, 5, atoms)
+    code_by_leaf(
+        directions, number, np.float32(step), leaves, place, 5, atoms, atom_ids, values, _ONE
+    )
 
 
+@wide_and_narrow
 @PROPERTY
 @given(seed=seeds)
-def test_columns_are_combined_into_the_values_of_one_row_and_nothing_beside_them(seed: int) -> None:
+def test_a_code_is_that_of_its_leaf_and_nothing_beside_it_is_written(
+    seed: int, *, wide: bool
+) -> None:
     rng = np.random.default_rng(seed)
-    factors = rng.integers(-(2**15), 2**15, (3, 32)).astype(np.int16)
-    scratch = new_scratch(BATCH)
-    scratch.products[:] = rng.integers(-(2**21), 2**21, BATCH)
-    row, scale, values = rng.integers(3), rng.random(), np.full((3, 5), 7, np.float32)
-    combine(frozen(factors), int(row), scale, scratch, values, 1)
-    columns = factors[row, :25].reshape(5, 5).astype(np.float64)
-    expected = scale * (scratch.products[:5] @ columns)
-    bound = scale * (np.abs(scratch.products[:5]) @ np.abs(columns))
+    directions, atoms = (rng.integers(-1600, 1601, (7, LANES)).astype(np.int16) for _ in range(2))
+    if not wide:
+        directions = rng.integers(0, 128, (7, LANES)).astype(np.uint8)
+        atoms = rng.integers(-127, 128, (7, LANES)).astype(np.int8)
+    coder = Coder(
+        rng.integers(0, 7, (3, 5)).astype(np.int32),
+        atoms,
+        rng.random(7, np.float32),
+        rng.standard_normal((3, 5, 5)).astype(np.float32),
+    )
+    row, leaf, step = int(rng.integers(7)), int(rng.integers(3)), rng.random()
+    atom_ids, values = np.full((3, 5), 7, np.int32), np.full((3, 5), 7, np.float32)
+    code_row(frozen(directions), row, step, coder.leaves, leaf, coder.atoms, atom_ids, values)
+    factors = coder.leaves.factors[leaf, :25].reshape(5, 5).astype(np.float64)
+    factors *= 1 if wide else coder.leaves.scales[leaf, 15]
+    products = atoms[coder.table[leaf]].astype(np.int64) @ directions[row].astype(np.int64)
+    expected = step * (products @ factors)
+    bound = step * (np.abs(products) @ np.abs(factors))
+    assert atom_ids[1].tolist() == coder.table[leaf].tolist()
     assert (np.abs(values[1] - expected) <= 8 * EPSILON * bound).all()
+    assert (atom_ids[[0, 2]] == 7).all()
     assert (values[[0, 2]] == 7).all()
 
 
 @kernel
-def step_down(cuts: Float32Array, scratch: Scratch) -> None:
-    """The children of two batches of nodes."""
+def decide(cuts: Float32Array, scratch: Scratch) -> None:
+    """The children of two batches of nodes, whose products are known."""
     go_down(cuts, scratch, _NONE)
     go_down(cuts, scratch, _BATCH)
 
@@ -192,8 +219,45 @@ def test_a_node_is_left_to_the_right_where_its_product_exceeds_the_cut(seed: int
     cuts = rng.integers(-3, 4, 31).astype(np.float32)
     with np.errstate(invalid="ignore"):
         right = products.astype(np.float32) > cuts[nodes] * scratch.factors  # ties go left
-    step_down(frozen(cuts), scratch)
+    decide(frozen(cuts), scratch)
     assert scratch.others.tolist() == (2 * nodes + 1 + right).tolist()
+
+
+@kernel
+def take_step(
+    directions: Directions, row: int, vectors: FixedRows, cuts: Float32Array, scratch: Scratch
+) -> None:
+    """One step of two batches of descriptors, the rows from `row` on."""
+    step_down(directions, np.uint64(row), vectors, cuts, scratch, _NONE)
+    step_down(directions, np.uint64(row), vectors, cuts, scratch, _BATCH)
+
+
+@wide_and_narrow
+@PROPERTY
+@given(seed=seeds, row=st.integers(0, 3))
+def test_a_step_goes_to_the_right_where_the_product_exceeds_the_cut(
+    seed: int, row: int, *, wide: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    if wide:
+        directions, vectors = (
+            rng.integers(-1600, 1601, (count, LANES)).astype(np.int16) for count in (19, 31)
+        )
+    else:
+        directions = rng.integers(0, 128, (19, LANES)).astype(np.uint8)
+        vectors = rng.integers(-127, 128, (31, LANES)).astype(np.int8)
+    scratch = new_scratch(2 * BATCH)
+    nodes = rng.integers(0, 31, 2 * BATCH)
+    own = directions[row : row + 2 * BATCH].astype(np.int64)
+    products = (own * vectors[nodes].astype(np.int64)).sum(axis=1).astype(np.float32)
+    # A cut that is just reached is not exceeded; one step below it is.
+    cuts = np.zeros(31, np.float32)
+    cuts[nodes] = products
+    below = rng.random(31) < 0.5
+    cuts[below] = np.nextafter(cuts[below], -np.inf, dtype=np.float32)
+    scratch.others[:], scratch.factors[:] = nodes, 1
+    take_step(frozen(directions), row, frozen(vectors), frozen(cuts), scratch)
+    assert scratch.others.tolist() == (2 * nodes + 1 + (products > cuts[nodes])).tolist()
 
 
 def test_products_of_the_longest_directions_do_not_overflow() -> None:
