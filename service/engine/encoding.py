@@ -23,6 +23,7 @@ from service.engine.kernels.encoding import (
     Written,
     encode_strips,
 )
+from service.engine.kernels.fixedpoint import CELL
 from service.engine.kernels.integers import LANES
 from service.engine.thread_memory import kept_by_thread
 from service.engine.tree import Tree
@@ -216,7 +217,8 @@ _NO_MAXIMA = np.zeros((0, 0, 0), np.float32)
 _NO_CODERS = {wide: no_coder(wide=wide) for wide in (False, True)}
 _NO_IMAGE = frozen(np.zeros((0, 0), np.float32))
 _NO_TAPS = frozen(np.zeros(0, np.float32))
-_NO_MAP = np.zeros((0, 2, 0, 8), np.float32)
+_NO_MAP = np.zeros((0, 2, 0, CELL), np.float32)
+_NO_PEAKS = np.zeros((0, 2, 0), np.uint32)
 
 
 def given(descriptors: Descriptors) -> Source:
@@ -229,10 +231,8 @@ def given(descriptors: Descriptors) -> Source:
         step=0,
         side=0,
         features=_NO_MAP,
-        flat=descriptors.flat,
-        starts=descriptors.starts,
-        stride=descriptors.stride,
-        longest=float(descriptors.longest),
+        peaks=_NO_PEAKS,
+        runs=descriptors.runs,
     )
 
 

@@ -26,16 +26,18 @@ from service.engine.arrays import (
     Float32Array,
     Float64Array,
     IntpArray,
+    UInt32Array,
     UInt64Array,
     aligned_empty,
     frozen,
 )
 from service.engine.errors import DescriptorError
-from service.engine.kernels.fixedpoint import BLOCK, join_runs, quantise_runs
+from service.engine.kernels.fixedpoint import BLOCK, Runs, join_runs, quantise_runs
 from service.engine.kernels.integers import LANES, RUN, Scratch, new_scratch
 from service.engine.thread_memory import kept_by_thread
 
 __all__ = [
+    "NO_PEAKS",
     "Descriptors",
     "FixedPoint",
     "block_scratch",
@@ -49,6 +51,9 @@ __all__ = [
 # The largest value of a narrow row, and the length of a wide one.
 _NARROW = 2**7 - 1
 _WIDE = 2**15
+
+NO_PEAKS: UInt32Array = frozen(np.zeros(0, np.uint32))
+"""Those of descriptors that are not made of cells."""
 
 # Descriptors that training rounds at a time: half a megabyte of narrow directions.
 _PART = 4096
@@ -80,7 +85,7 @@ class Descriptors:
 
     Each block of 128 values is four runs of 32 in `flat`: run j of descriptor i starts at
     starts[i] + j·stride. A descriptor longer than `longest` counts as scaled down to that
-    length.
+    length. `peaks` are those of the cells of `flat`, if there are any, see `Runs`.
     """
 
     flat: Float32Array
@@ -88,6 +93,7 @@ class Descriptors:
     stride: int = RUN
     longest: float = np.inf
     width: int = LANES
+    peaks: UInt32Array = field(default_factory=lambda: NO_PEAKS)
     _fixed: dict[bool, FixedPoint] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -105,6 +111,11 @@ class Descriptors:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    @property
+    def runs(self) -> Runs:
+        """The descriptors as kernels take them."""
+        return Runs(self.flat, self.peaks, self.starts, self.stride, float(self.longest))
 
     def part(self, rows: slice) -> "Descriptors":
         """Some of the descriptors, in the same array."""
@@ -137,13 +148,13 @@ class Descriptors:
     def joined(self) -> Float32Array:
         """The descriptors copied side by side, (n, 128); only for a width of 128."""
         descriptors = np.empty((len(self), LANES), np.float32)
-        join_runs(self.flat, self.starts, self.stride, self.longest, descriptors)
+        join_runs(self.runs, descriptors)
         return descriptors
 
 
 def _quantise(descriptors: Descriptors, memory: FixedPoint) -> FixedPoint:
-    fixed, d = memory.part(len(descriptors)), descriptors
-    quantise_runs(d.flat, d.starts, d.stride, d.longest, *fixed, block_scratch())
+    fixed = memory.part(len(descriptors))
+    quantise_runs(descriptors.runs, *fixed, block_scratch())
     return FixedPoint(frozen(fixed.directions), frozen(fixed.steps), frozen(fixed.norms))
 
 

@@ -81,10 +81,7 @@ def residual_shares(view: View, encoded: Encoded, weights: Float32Array) -> Floa
     steps, norms = np.empty_like(shares), np.empty_like(shares)
     descriptors = routed.descriptors
     share_residuals(
-        descriptors.flat,
-        descriptors.starts,
-        descriptors.stride,
-        descriptors.longest,
+        descriptors.runs,
         room_for_block(descriptors.width, wide=view.config.has_signs),
         block_scratch(),
         frozen(routed.leaf_ids),

@@ -11,11 +11,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, UInt64Array, aligned_empty, frozen
+from service.engine.arrays import Float32Array, UInt32Array, UInt64Array, aligned_empty, frozen
 from service.engine.config import DESCRIPTOR_WIDTH
 from service.engine.errors import BrokenImageError
 from service.engine.fixedpoint import Descriptors
 from service.engine.kernels.encoding import Source
+from service.engine.kernels.fixedpoint import CELL
 from service.engine.kernels.sift import build_feature_map, clamp_descriptors, sum_patches
 from service.engine.thread_memory import kept_by_thread
 
@@ -47,9 +48,6 @@ LARGEST_VALUE = 0.2
 PATCH_SIDE = 16
 _FILTER = 2
 SMALLEST_SIDE = PATCH_SIDE + 2 * _FILTER
-
-
-_BANDS = 8
 
 
 class Grid(NamedTuple):
@@ -142,20 +140,10 @@ def in_bands(gray: Float32Array, step: int, rows: int) -> Source:
 @kept_by_thread
 def _band_source(width: int, step: int, rows: int) -> Source:
     """All but the image."""
-    features = _empty_map(width, rows, step)
+    features, peaks = _empty_map(width, rows, step)
     cols = (width - SMALLEST_SIDE) // step + 1
-    return Source(
-        _NO_IMAGE,
-        *FILTERS,
-        _DIRECTIONS,
-        step,
-        SMALLEST_SIDE,
-        features,
-        frozen(features.reshape(-1)),
-        _starts(rows, cols, features.shape[2], step // 2),
-        2 * features[0].size,
-        NORM_THRESHOLD,
-    )
+    runs = _descriptors(features, peaks, (rows, cols), step).runs
+    return Source(_NO_IMAGE, *FILTERS, _DIRECTIONS, step, SMALLEST_SIDE, features, peaks, runs)
 
 
 def _margin(shape: tuple[int, int], kind: SiftKind, step: int) -> tuple[int, int]:
@@ -169,20 +157,33 @@ def _margin(shape: tuple[int, int], kind: SiftKind, step: int) -> tuple[int, int
 
 def _fast(gray: Float32Array, grid: tuple[int, int], step: int) -> Descriptors:
     """The paper's descriptors, as runs of the feature map."""
-    features = _empty_map(gray.shape[1], grid[0], step)
-    if not build_feature_map(frozen(gray), *FILTERS, _DIRECTIONS, features):
+    features, peaks = _empty_map(gray.shape[1], grid[0], step)
+    if not build_feature_map(frozen(gray), *FILTERS, _DIRECTIONS, features, peaks):
         raise MemoryError("there is not enough memory to describe an image")
-    starts = _starts(*grid, features.shape[2], step // 2)
-    return Descriptors(frozen(features.reshape(-1)), starts, 2 * features[0].size, NORM_THRESHOLD)
+    return _descriptors(features, peaks, grid, step)
 
 
-def _empty_map(width: int, rows: int, step: int) -> Float32Array:
-    """Room for the feature map of some rows of the grid.
+def _descriptors(
+    features: Float32Array, peaks: UInt32Array, grid: tuple[int, int], step: int
+) -> Descriptors:
+    """Those of a grid, in the memory of a feature map."""
+    return Descriptors(
+        frozen(features.reshape(-1)),
+        _starts(*grid, features.shape[2], step // 2),
+        2 * features[0].size,
+        NORM_THRESHOLD,
+        peaks=frozen(peaks.reshape(-1)),
+    )
+
+
+def _empty_map(width: int, rows: int, step: int) -> tuple[Float32Array, UInt32Array]:
+    """Room for the feature map of some rows of the grid, and for the peaks of its cells.
 
     It has a cell for every second pixel each way; a step over two leaves cells out.
     """
     map_rows, cols = step // 2 * (rows - 1) + 1, (width - SMALLEST_SIDE) // 2 + 1
-    return aligned_empty((map_rows + 6, 2, (cols + 7) // 2, _BANDS), np.float32)
+    cells = (map_rows + 6, 2, (cols + 7) // 2)
+    return aligned_empty((*cells, CELL), np.float32), aligned_empty(cells, np.uint32)
 
 
 @lru_cache(maxsize=32)
@@ -190,7 +191,7 @@ def _starts(rows: int, cols: int, half: int, stride: int) -> UInt64Array:
     """Where the first cell of every descriptor lies in a map with `half` cells of one parity."""
     x = stride * np.arange(cols)
     cells = (2 * stride * np.arange(rows)[:, None] + x % 2) * half + x // 2
-    return frozen((cells * _BANDS).reshape(-1).astype(np.uint64))
+    return frozen((cells * CELL).reshape(-1).astype(np.uint64))
 
 
 def _lazebnik(gray: Float32Array, grid: tuple[int, int], step: int) -> Descriptors:

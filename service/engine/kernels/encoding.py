@@ -18,11 +18,11 @@ from service.engine.arrays import (
     Float32Array,
     Int32Array,
     Int64Array,
-    UInt64Array,
+    UInt32Array,
 )
 from service.engine.compiling import kernel, part
 from service.engine.kernels.coding import fetch_leaves, solve_block
-from service.engine.kernels.fixedpoint import BLOCK, quantise_block
+from service.engine.kernels.fixedpoint import BLOCK, Runs, quantise_block
 from service.engine.kernels.integers import Index, Scratch
 from service.engine.kernels.leaves import LeafTables
 from service.engine.kernels.pooling import raise_maxima
@@ -87,10 +87,10 @@ class Strips(NamedTuple):
 class Source(NamedTuple):
     """Where descriptors come from.
 
-    Those of an image gray (h, w) are computed in features (rows, 2, half, 8), a map of one band, a
-    grid's row being `step` rows of pixels and a descriptor `side`. With an empty image there is no
-    map, and they are in `flat`. starts (n,) say where in `flat`, which is the map's memory if there
-    is one, each descriptor of a band begins, or of the whole grid without a map.
+    Those of an image gray (h, w) are computed in features (rows, 2, half, 8), a map of one band,
+    and peaks (rows, 2, half), a grid's row being `step` rows of pixels and a descriptor `side`.
+    With an empty image there is no map. `runs` are the descriptors of a band, in the map's memory,
+    or those of the whole grid without a map.
     """
 
     gray: Float32Array
@@ -100,10 +100,8 @@ class Source(NamedTuple):
     step: int
     side: int
     features: Float32Array
-    flat: Float32Array
-    starts: UInt64Array
-    stride: int
-    longest: float
+    peaks: UInt32Array
+    runs: Runs
 
 
 class Grid(NamedTuple):
@@ -190,6 +188,7 @@ def _describe_band(source: Source, top: int, begin: int, end: int, buffers: RowB
         for row in range(shared):
             for parity in range(features.shape[1]):
                 for x in range(features.shape[2]):
+                    source.peaks[row, parity, x] = source.peaks[before + row, parity, x]
                     for n in range(features.shape[3]):
                         features[row, parity, x, n] = features[before + row, parity, x, n]
     else:
@@ -205,6 +204,7 @@ def _describe_band(source: Source, top: int, begin: int, end: int, buffers: RowB
         source.bands,
         buffers,
         features,
+        source.peaks,
         shared,
     )
 
@@ -227,29 +227,18 @@ def _encode_band(
     cols, every = np.uint64(grid.cols), np.uint64(grid.every)
     first, n = begin * cols, (end - begin) * cols
     has_map = source.features.shape[0] > 0
-    starts = source.starts[_NONE if has_map else first :]
+    flat, peaks, starts, stride, longest = source.runs
+    runs = Runs(flat, peaks, starts[_NONE if has_map else first :], stride, longest)
     place = first if written.kept else _NONE
     steps, norms, leaf_ids = written.steps[place:], written.norms[place:], written.leaf_ids[place:]
     has_codes, has_residuals = written.atom_ids.shape[1] > 0, sums.totals.shape[0] > 0
     # While they are reached, if all are to be coded: when the first one is, its row is there.
     fetched = leaves.atom_ids[: leaves.atom_ids.shape[0] if every == _ONE else 0]
-    step, above = np.uint64(source.stride), np.uint64(sums.levels_below)
+    above = np.uint64(sums.levels_below)
     code = _first_code(written, grid, begin)
     for start in range(_NONE, n, BLOCK):
         stop = min(start + BLOCK, n)
-        quantise_block(
-            source.flat,
-            starts,
-            step,
-            source.longest,
-            start,
-            stop,
-            _NONE,
-            directions,
-            steps,
-            norms,
-            scratch,
-        )
+        quantise_block(runs, start, stop, _NONE, directions, steps, norms, scratch)
         walk_block(
             directions,
             _NONE,

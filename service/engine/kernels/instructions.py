@@ -6,6 +6,7 @@ plain vectors, which LLVM makes the best of. All give the same sums.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 from numba.core import cgutils
@@ -22,10 +23,13 @@ __all__ = [
     "copy_numbers",
     "fetch",
     "floats",
+    "largest_bits",
+    "largest_of_fours",
     "load_sums",
     "multiply",
     "multiply_bytes",
     "round_to_bytes",
+    "split",
     "store",
     "store_first",
     "sum_each",
@@ -226,6 +230,36 @@ def transposed(builder: Any, rows: Sequence[Any]) -> list[Any]:
 
 def _mixed(builder: Any, vectors: Sequence[Any], a: int, b: int, places: list[int]) -> Any:
     return builder.shuffle_vector(vectors[a], vectors[b], _lanes(places))
+
+
+def split(builder: Any, vector: Any) -> list[Any]:
+    """The values of a vector of eight at even places, and those at odd ones."""
+    return [_some(builder, vector, range(first, 8, 2)) for first in (0, 1)]
+
+
+def largest_bits(builder: Any, rows: Sequence[Any]) -> Any:
+    """The bits of the largest in each column of some rows of eight floats, in the order of bits.
+
+    Negative zero counts as zero.
+    """
+    zero, largest = ir.Constant(_FLOATS, None), NOTHING
+    for row in rows:
+        bits = builder.bitcast(builder.fadd(row, zero), _SUMS)
+        largest = _larger(builder, bits, largest)
+    return largest
+
+
+def largest_of_fours(builder: Any, rows: Sequence[Any]) -> Any:
+    """The largest of four uint32 from each of some addresses on."""
+    fours = [_load(builder, row, ir.VectorType(_INT32, 4)) for row in rows]
+    largest = reduce(partial(_larger, builder), fours)
+    for places in ([2, 3, 0, 1], [1, 0, 3, 2]):
+        largest = _larger(builder, largest, _some(builder, largest, places))
+    return builder.extract_element(largest, _INT32(0))
+
+
+def _larger(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.icmp_unsigned(">", a, b), a, b)
 
 
 # --- sums in registers ---------------------------------------------------------------

@@ -15,10 +15,9 @@ from service.engine.arrays import (
     Float32Array,
     Int8Array,
     Int32Array,
-    UInt64Array,
 )
 from service.engine.compiling import kernel, part
-from service.engine.kernels.fixedpoint import BLOCK, quantise_block
+from service.engine.kernels.fixedpoint import BLOCK, Runs, quantise_block
 from service.engine.kernels.integers import Index, Scratch, prefetch
 from service.engine.kernels.projecting import COMPONENTS, project_rows
 
@@ -380,10 +379,7 @@ def weigh_sums(
 
 @kernel
 def share_residuals(
-    flat: Float32Array,
-    starts: UInt64Array,
-    stride: int,
-    longest: float,
+    runs: Runs,
     directions: Directions,
     scratch: Scratch,
     leaf_ids: Int32Array,
@@ -402,13 +398,11 @@ def share_residuals(
     and scratch of one block; leaf_ids, regions, steps, norms and shares (n,). Their values are
     rounded as in a total, so that the shares add up.
     """
-    n, step, below = np.uint64(starts.shape[0]), np.uint64(stride), np.uint64(levels_below)
+    n, below = np.uint64(runs.starts.shape[0]), np.uint64(levels_below)
     width = np.uint64(weights.shape[2])
     for start in range(_NONE, n, BLOCK):
         end = min(start + BLOCK, n)
-        quantise_block(
-            flat, starts, step, longest, start, end, _NONE, directions, steps, norms, scratch
-        )
+        quantise_block(runs, start, end, _NONE, directions, steps, norms, scratch)
         for i in range(start, end):
             mass, own_step = _in_sums(steps[i], norms[i])
             region, node = np.uint64(regions[i]), np.uint64(leaf_ids[i]) >> below

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.engine.arrays import Float32Array
+from service.engine.arrays import Float32Array, UInt32Array
 from service.engine.compiling import allocating_kernel, kernel, part
 from service.engine.kernels.cells import COLUMNS, store_cells
+from service.engine.kernels.fixedpoint import bits_of
 from service.engine.kernels.system import free_floats, own_floats
 
 __all__ = ["build_feature_map", "clamp_descriptors", "filter_row", "sum_patches"]
@@ -185,6 +186,7 @@ def fill_feature_map(
     directions: Float32Array,
     buffers: RowBuffers,
     features: Float32Array,
+    peaks: UInt32Array,
     place: int,
 ) -> None:
     """Filters, bands, 2x2 sum-subsampling and 2x2 smoothing.
@@ -192,8 +194,9 @@ def fill_feature_map(
     Cells of even columns come before those of odd ones, because a descriptor takes every
     second cell of a row: four cells that lie side by side like this. gray (h, w) -> rows `begin`
     to `end` of the map whose first row has its corner at pixel row `first`, into the rows of
-    features (≥ rows, 2, ⌈cols / 2⌉, 8) from `place` on, where cols is (w - 4) // 2 - 1. Unless
-    `begin` is zero, the previous call with these buffers has ended there.
+    features (≥ rows, 2, ⌈cols / 2⌉, 8) from `place` on, where cols is (w - 4) // 2 - 1. As many
+    peaks (≥ rows, 2, ⌈cols / 2⌉) get the bits of each cell's largest value. Unless `begin` is zero,
+    the previous call with these buffers has ended there.
     """
     columns, upper, lower, inverses, bands, even, odd = buffers
     cols = (gray.shape[1] - 4) // 2 - 1
@@ -212,10 +215,14 @@ def fill_feature_map(
                 )
         if row > 0:
             for x in range(0, whole, COLUMNS):
-                store_cells(previous, current, x, features, target)
+                store_cells(previous, current, x, features, peaks, target)
             for x in range(whole, cols):
+                most = np.uint32(0)
                 for n in range(8):
-                    features[target, x % 2, x // 2, n] = previous[n, x] + current[n, x]
+                    value = previous[n, x] + current[n, x]
+                    features[target, x % 2, x // 2, n] = value
+                    most = max(most, bits_of(value))
+                peaks[target, x % 2, x // 2] = most
 
 
 @kernel
@@ -225,13 +232,14 @@ def build_feature_map(
     derive: Float32Array,
     directions: Float32Array,
     features: Float32Array,
+    peaks: UInt32Array,
 ) -> bool:
     """Fill a whole feature map, see `fill_feature_map`; whether there was memory for it."""
     buffers = new_row_buffers(gray.shape[1])
     has_memory = have_memory(buffers)
     if has_memory:
         rows = features.shape[0]
-        fill_feature_map(gray, 0, 0, rows, smooth, derive, directions, buffers, features, 0)
+        fill_feature_map(gray, 0, 0, rows, smooth, derive, directions, buffers, features, peaks, 0)
     free_row_buffers(buffers)
     return has_memory
 

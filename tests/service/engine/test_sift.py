@@ -1,5 +1,7 @@
 """The fast dense SIFT against the paper's text, its printed filter and its look-up table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 from service.engine import BrokenImageError, image, sift
 from service.engine.arrays import Float32Array, frozen
 from service.engine.config import STEPS
+from service.engine.fixedpoint import NO_PEAKS
 from service.engine.kernels.sift import _add_bands, build_feature_map
 from service.engine.sift import SiftKind
 from tests import reference
@@ -40,7 +43,8 @@ def features_of(gray: Float32Array) -> Float32Array:
     height, width = gray.shape
     rows, cols = sift.grid_shape(height, width, STEPS["fast-sift"])
     halves = np.empty((rows + 6, 2, (cols + 7) // 2, 8), np.float32)
-    build_feature_map(frozen(gray), *sift.FILTERS, sift._DIRECTIONS, halves)
+    peaks = np.empty(halves.shape[:3], np.uint32)
+    build_feature_map(frozen(gray), *sift.FILTERS, sift._DIRECTIONS, halves, peaks)
     features = np.empty((rows + 6, cols + 6, 8), np.float32)
     features[:, ::2] = halves[:, 0]
     features[:, 1::2] = halves[:, 1, : (cols + 6) // 2]
@@ -114,6 +118,24 @@ def test_descriptors_equal_the_oracle(seed: int, height: int, width: int) -> Non
     # Cutting a vector down to norm one brings two vectors nearer, never further apart.
     difference = np.abs(describe(gray) - reference.describe(gray))
     assert difference.max() <= FEATURE_ROUNDING
+
+
+@PROPERTY
+@given(seeds, sides, sides, st.sampled_from([2, 4]), st.sampled_from([None, np.inf, np.nan]))
+def test_peaks_of_cells_measure_descriptors_as_all_their_values_do(
+    seed: int, height: int, width: int, step: int, wrong: float | None
+) -> None:
+    rng = np.random.default_rng(seed)
+    gray = random_gray(rng, height, width)
+    gray[: height // 2] = 0.5  # flat patches, whose zeros may have signs
+    if wrong is not None:
+        gray[rng.integers(height), rng.integers(width)] = wrong
+    located = sift.locate(gray, "fast-sift", step).descriptors
+    assert len(located.peaks) == len(located.flat) // 8
+    found = located.fixed(wide=False)
+    expected = replace(located, peaks=NO_PEAKS).fixed(wide=False)
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(own, other)
 
 
 @pytest.mark.parametrize(("height", "width"), SIZES)
