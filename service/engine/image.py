@@ -15,7 +15,7 @@ from typing import TypeGuard, TypeVar
 import numpy as np
 from PIL import Image, JpegImagePlugin, TiffImagePlugin, UnidentifiedImageError
 
-from service.engine.arrays import Float32Array, UInt8Array
+from service.engine.arrays import Float32Array, UInt8Array, frozen
 from service.engine.config import COLOUR_REDUCTION
 from service.engine.errors import (
     BrokenImageError,
@@ -27,6 +27,7 @@ from service.engine.errors import (
 from service.engine.image_formats import WITHOUT_HEIF, has_signature, is_heif, readable_formats
 from service.engine.image_limits import ImageLimits
 from service.engine.jpeg_rows import JpegRows, OnRows, own_pixels, rows_of
+from service.engine.kernels.copies import scale_pixels
 
 __all__ = ["Picture", "decode", "decode_picture", "decode_rgb", "stated_size"]
 
@@ -333,7 +334,8 @@ def _gray_pixels(gray: Image.Image, out: Float32Array | None = None) -> Float32A
 
 
 def _from_bytes(pixels: UInt8Array, out: Float32Array | None = None) -> Float32Array:
-    gray: Float32Array = np.multiply(pixels, np.float32(1 / 255), out=out, dtype=np.float32)
+    gray = np.empty(pixels.shape, np.float32) if out is None else out
+    scale_pixels(frozen(pixels), 1 / 255, gray)
     return gray
 
 

@@ -6,7 +6,6 @@ plain vectors, which LLVM makes the best of. All give the same sums.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import partial, reduce
 from typing import Any
 
 from numba.core import cgutils
@@ -251,8 +250,9 @@ def largest_bits(builder: Any, rows: Sequence[Any]) -> Any:
 
 def largest_of_fours(builder: Any, rows: Sequence[Any]) -> Any:
     """The largest of four uint32 from each of some addresses on."""
-    fours = [_load(builder, row, ir.VectorType(_INT32, 4)) for row in rows]
-    largest = reduce(partial(_larger, builder), fours)
+    largest, *others = (_load(builder, row, ir.VectorType(_INT32, 4)) for row in rows)
+    for other in others:
+        largest = _larger(builder, largest, other)
     for places in ([2, 3, 0, 1], [1, 0, 3, 2]):
         largest = _larger(builder, largest, _some(builder, largest, places))
     return builder.extract_element(largest, _INT32(0))
