@@ -5,6 +5,7 @@ from types import TracebackType
 
 from service.engine.arrays import Float32Array
 from service.engine.jpeg_rows import OnRows
+from service.engine.kernels.strips import Decoding
 from service.engine.threads import Threads
 from service.engine.views import ImageCoding, View
 
@@ -32,9 +33,9 @@ class EarlyStart:
         """What was begun for a view."""
         return self._coding if view is self._view else None
 
-    def _take(self, gray: Float32Array, rows: int) -> None:
+    def _take(self, gray: Float32Array, rows: int, decoding: Decoding) -> None:
         if self._coding is None and self._view is not None:
-            self._coding = self._view.begin_image(gray, self._threads)
+            self._coding = self._view.begin_image(gray, self._threads, decoding)
         if self._coding is not None and rows:
             self._coding.show_rows(rows)
 

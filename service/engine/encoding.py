@@ -17,7 +17,6 @@ from service.engine.fixedpoint import Descriptors, block_scratch, lengths_of, ro
 from service.engine.kernels.encoding import (
     Grid,
     Source,
-    Strips,
     Sums,
     TreeTables,
     Written,
@@ -25,6 +24,7 @@ from service.engine.kernels.encoding import (
 )
 from service.engine.kernels.fixedpoint import CELL
 from service.engine.kernels.integers import LANES
+from service.engine.kernels.strips import NOT_DECODING, Strips
 from service.engine.thread_memory import kept_by_thread
 from service.engine.tree import Tree
 
@@ -225,6 +225,7 @@ def given(descriptors: Descriptors) -> Source:
     """Descriptors that are computed already."""
     return Source(
         gray=_NO_IMAGE,
+        decoding=NOT_DECODING,
         smooth=_NO_TAPS,
         derive=_NO_TAPS,
         bands=_NO_IMAGE,

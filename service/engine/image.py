@@ -26,7 +26,7 @@ from service.engine.errors import (
 )
 from service.engine.image_formats import WITHOUT_HEIF, has_signature, is_heif, readable_formats
 from service.engine.image_limits import ImageLimits
-from service.engine.jpeg_rows import JpegRows, OnRows, own_pixels, rows_of
+from service.engine.jpeg_rows import PIXEL_SCALE, JpegRows, OnRows, own_pixels, rows_of
 from service.engine.kernels.copies import scale_pixels
 
 __all__ = ["Picture", "decode", "decode_picture", "decode_rgb", "stated_size"]
@@ -47,6 +47,8 @@ _BYTES_PER_PIXEL = 5
 _LEAST_CONTRAST = 4 / 255
 
 _ORIENTATION_TAG = 0x0112
+# Where Pillow looks for the orientation of a JPEG.
+_EXIF = {"exif", "xmp"}
 _TRANSPOSITIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -298,7 +300,7 @@ def _load(
         return None
     pixels = own_pixels(picture) if picture.mode == "L" else None
     if on_rows and "progressive" not in picture.info:
-        return JpegRows(picture, partial(_fill_rows, picture, pixels), on_rows).load()
+        return JpegRows(picture, partial(_fill_rows, picture, pixels), on_rows, pixels).load()
     picture.load()
     return None if pixels is None else _from_bytes(pixels)
 
@@ -335,7 +337,7 @@ def _gray_pixels(gray: Image.Image, out: Float32Array | None = None) -> Float32A
 
 def _from_bytes(pixels: UInt8Array, out: Float32Array | None = None) -> Float32Array:
     gray = np.empty(pixels.shape, np.float32) if out is None else out
-    scale_pixels(frozen(pixels), 1 / 255, gray)
+    scale_pixels(frozen(pixels), PIXEL_SCALE, gray)
     return gray
 
 
@@ -465,6 +467,8 @@ def _plain(picture: Image.Image) -> Image.Image:
 
 
 def _orientation(picture: Image.Image) -> int:
+    if isinstance(picture, JpegImagePlugin.JpegImageFile) and not picture.info.keys() & _EXIF:
+        return 1  # what Pillow would find, after more work
     try:
         return int(picture.getexif().get(_ORIENTATION_TAG, 1))
     except Exception:  # noqa: BLE001

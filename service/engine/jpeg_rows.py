@@ -1,9 +1,12 @@
 """The first rows of a JPEG, told of while the others are still being decoded.
 
 Pillow hands a JPEG to its decoder in blocks of bytes, and the decoder fills rows from the top as
-far as the bytes go. Between two blocks the rows that are there can be read.
+far as the bytes go. Those of a grey image can be seen to come in memory of ours, by processors
+whose stores are seen in their order. Of all others, the rows that are there can be read between
+two blocks.
 """
 
+import platform
 from collections.abc import Callable
 from io import BytesIO
 from typing import Any
@@ -11,13 +14,20 @@ from typing import Any
 import numpy as np
 from PIL import Image, JpegImagePlugin
 
-from service.engine.arrays import Float32Array, UInt8Array
+from service.engine.arrays import Float32Array, UInt8Array, frozen
+from service.engine.kernels.strips import NOT_DECODING, Decoding
 
-__all__ = ["JpegRows", "OnRows", "own_pixels", "rows_of"]
+__all__ = ["PIXEL_SCALE", "JpegRows", "OnRows", "own_pixels", "rows_of"]
 
-# What is told of rows: the grey image (h, w), and how many of its rows, from the top, are there.
-# The others are filled later, in the same array. The first time, none is there.
-OnRows = Callable[[Float32Array, int], None]
+# What is told of rows: the grey image (h, w), how many of its rows, from the top, are there, and
+# how to see others come. They are filled later, in the same array. The first time, none is there.
+OnRows = Callable[[Float32Array, int, Decoding], None]
+
+# Where a row has begun, those above it are complete: of x86, also where it is emulated.
+_STORES_IN_ORDER = platform.machine().lower() in {"x86_64", "amd64"}
+
+# What a grey level of 255 becomes one by.
+PIXEL_SCALE = 1 / 255
 
 # The part of the bytes after which rows are looked for, and again if as much, or a block of
 # Pillow's, is left. Each time takes .07 ms. Together with the size of the first strip in `views`:
@@ -48,6 +58,7 @@ class JpegRows:
     """A JPEG that is not loaded yet, and that is not to be scaled or turned.
 
     `fill_rows` fills the grey values of some of its rows, which are decoded, into (rows, w).
+    `pixels` are those that a JPEG without colours is decoded into.
     """
 
     def __init__(
@@ -55,15 +66,26 @@ class JpegRows:
         picture: JpegImagePlugin.JpegImageFile,
         fill_rows: Callable[[slice, Float32Array], object],
         on_rows: OnRows,
+        pixels: UInt8Array | None,
     ) -> None:
         self._picture, self._fill_rows, self._on_rows = picture, fill_rows, on_rows
         self._gray = np.empty((picture.height, picture.width), np.float32)
-        self._rows = 0
+        self._rows, self._decoding = 0, NOT_DECODING
+        if pixels is not None and _STORES_IN_ORDER:
+            self._decoding = Decoding(frozen(pixels), self._gray, PIXEL_SCALE)
         self._read, (self._first, self._block) = picture.load_read, _block_sizes(picture)
 
     def load(self) -> Float32Array:
         """Decode the image; the whole of it in grey."""
-        self._on_rows(self._gray, 0)
+        self._on_rows(self._gray, 0, self._decoding)
+        if self._decoding is NOT_DECODING:
+            self._load_and_look()
+        else:
+            self._picture.load()
+        self._fill(self._picture.height)
+        return self._gray
+
+    def _load_and_look(self) -> None:
         overridden: Any = self._picture
         overridden.load_read = self._read_block
         try:
@@ -71,8 +93,6 @@ class JpegRows:
         finally:
             # Image and method would refer to each other, and their memory would stay for a while.
             del overridden.load_read
-        self._fill(self._picture.height)
-        return self._gray
 
     def _read_block(self, size: int) -> bytes:
         """The next block of bytes, for the decoder, which has been given the previous one."""
@@ -88,7 +108,7 @@ class JpegRows:
         box = self._picture.im.getbbox()
         if box is not None and box[3] > self._rows:
             self._fill(box[3])
-            self._on_rows(self._gray, self._rows)
+            self._on_rows(self._gray, self._rows, self._decoding)
 
     def _fill(self, rows: int) -> None:
         if rows > self._rows:

@@ -18,6 +18,7 @@ from service.engine.fixedpoint import Descriptors
 from service.engine.kernels.encoding import Source
 from service.engine.kernels.fixedpoint import CELL
 from service.engine.kernels.sift import build_feature_map, clamp_descriptors, sum_patches
+from service.engine.kernels.strips import NOT_DECODING, Decoding
 from service.engine.thread_memory import kept_by_thread
 
 __all__ = [
@@ -128,13 +129,14 @@ def locate(gray: Float32Array, kind: SiftKind, step: int) -> Grid:
     return Grid(rows, cols, _lazebnik(gray[top:, left:], (rows, cols), step))
 
 
-def in_bands(gray: Float32Array, step: int, rows: int) -> Source:
+def in_bands(gray: Float32Array, step: int, rows: int, decoding: Decoding = NOT_DECODING) -> Source:
     """Fast SIFT of an image, to be computed in bands of at most so many rows of the grid.
 
     They are the descriptors of `locate`: one depends on the pixels of its patch only. Their map is
     the calling thread's, and may be written by its next call of a kernel.
     """
-    return _band_source(gray.shape[1], step, rows)._replace(gray=frozen(gray))
+    source = _band_source(gray.shape[1], step, rows)
+    return source._replace(gray=frozen(gray), decoding=decoding)
 
 
 @kept_by_thread
@@ -143,7 +145,17 @@ def _band_source(width: int, step: int, rows: int) -> Source:
     features, peaks = _empty_map(width, rows, step)
     cols = (width - SMALLEST_SIDE) // step + 1
     runs = _descriptors(features, peaks, (rows, cols), step).runs
-    return Source(_NO_IMAGE, *FILTERS, _DIRECTIONS, step, SMALLEST_SIDE, features, peaks, runs)
+    return Source(
+        _NO_IMAGE,
+        NOT_DECODING,
+        *FILTERS,
+        _DIRECTIONS,
+        step,
+        SMALLEST_SIDE,
+        features,
+        peaks,
+        runs,
+    )
 
 
 def _margin(shape: tuple[int, int], kind: SiftKind, step: int) -> tuple[int, int]:

@@ -30,7 +30,8 @@ from service.engine.errors import DescriptorError
 from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash
 from service.engine.image import Picture
-from service.engine.kernels.encoding import CODING, POOLING, SIFT, Grid, Source, Strips
+from service.engine.kernels.encoding import CODING, POOLING, SIFT, Grid, Source
+from service.engine.kernels.strips import NOT_DECODING, Decoding, Strips
 from service.engine.stopwatch import Stopwatch
 from service.engine.threads import Threads
 from service.engine.tree import Tree
@@ -156,12 +157,14 @@ class View:
         routed = Routed((grid.rows, grid.cols), descriptors, outputs.leaf_ids)
         return Encoded(outputs.codes, coded_grid(grid), routed=routed)
 
-    def begin_image(self, gray: Float32Array, threads: Threads) -> "ImageCoding":
+    def begin_image(
+        self, gray: Float32Array, threads: Threads, decoding: Decoding = NOT_DECODING
+    ) -> "ImageCoding":
         """Let other threads encode an image, which an early view is of, as its rows come."""
         grid = Grid(*description.grid_shape(gray, self.config), self.stride)
         first = max(int(_FIRST_SHARE * grid.rows), 1)
         shared = strips.cut(grid.rows, grid.cols, threads.count, first, pixel_rows=0)
-        coding = ImageCoding(self, gray, grid, shared)
+        coding = ImageCoding(self, gray, grid, shared, decoding=decoding)
         threads.help(coding.help, strips.count(shared))
         return coding
 
@@ -170,7 +173,8 @@ class ImageCoding:
     """One view of an image, whose strips one thread or several take.
 
     Its descriptors are computed band by band unless they are `located` already. They and their
-    codes are left when all is done if it is to `keep` them.
+    codes are left when all is done if it is to `keep` them. `decoding` lets threads see the rows
+    of the image come.
     """
 
     def __init__(  # noqa: PLR0913  # what it works on, and how
@@ -182,8 +186,9 @@ class ImageCoding:
         located: Descriptors | None = None,
         *,
         keep: bool = False,
+        decoding: Decoding = NOT_DECODING,
     ) -> None:
-        self._view, self._copy = view, copy
+        self._view, self._copy, self._decoding = view, copy, decoding
         self._grid, self._strips, self._located = grid, shared, located
         self._kept = Outputs.empty(grid, view.nonzeros) if keep else None
         block = view.residuals
@@ -236,7 +241,8 @@ class ImageCoding:
     def _source(self) -> Source:
         if self._located is not None:
             return given(self._located)
-        return sift.in_bands(self._copy, self._view.config.step, self._strips.band)
+        step, band = self._view.config.step, self._strips.band
+        return sift.in_bands(self._copy, step, band, self._decoding)
 
     def _no_sums(self) -> ResidualSums | None:
         block = self._view.residuals

@@ -1,11 +1,10 @@
 """Pixels to codes, residuals and maxima in one pass, strip by strip of an image.
 
 Threads that work on one image take the next strip each time they are done with one, without
-Python in between: a core that other work slows down takes fewer. Where an image is still being
-decoded, they wait for its rows. A strip is worked on in bands of a few rows, whose feature map and
-codes lie in memory of the thread's own that stays in its cache: of a photograph they would be three
-megabytes. Within a band a block of descriptors at a time is rounded, routed, solved and added up,
-so that directions never leave the L1 cache.
+Python in between: a core that other work slows down takes fewer. A strip is worked on in bands of
+a few rows, whose feature map and codes lie in memory of the thread's own that stays in its cache:
+of a photograph they would be three megabytes. Within a band a block of descriptors at a time is
+rounded, routed, solved and added up, so that directions never leave the L1 cache.
 """
 
 from typing import NamedTuple
@@ -34,29 +33,28 @@ from service.engine.kernels.sift import (
     have_memory,
     new_row_buffers,
 )
-from service.engine.kernels.system import add_to, let_others_run, nanoseconds, read, write
+from service.engine.kernels.strips import (
+    Decoding,
+    Strips,
+    count_as_done,
+    take_next,
+    wait_for_all,
+    wait_for_rows,
+)
+from service.engine.kernels.system import nanoseconds
 from service.engine.kernels.tree import walk_block
 
 __all__ = [
     "CODING",
-    "DONE_STRIPS",
-    "NEXT_STRIP",
-    "PIXEL_ROWS",
     "POOLING",
     "SIFT",
     "Grid",
     "Source",
-    "Strips",
     "Sums",
     "TreeTables",
     "Written",
     "encode_strips",
-    "set_counter",
 ]
-
-# Counters that threads share: the strip to be taken next, how many strips are done, and how many
-# rows of the image are there. Fewer than none: they will not come.
-NEXT_STRIP, DONE_STRIPS, PIXEL_ROWS = 0, 1, 2
 
 # Stages whose time is told.
 SIFT, CODING, POOLING = 0, 1, 2
@@ -67,21 +65,7 @@ _NARROWEST = 8
 # Rows of the feature map that one descriptor spans.
 _MAP_ROWS = 7
 
-# How often a thread that waits asks before it begins to sleep in between: about a millisecond.
-_IMPATIENT_TURNS = 5000
-
 _NONE, _ONE = np.uint64(0), np.uint64(1)
-
-
-class Strips(NamedTuple):
-    """bounds (n + 1,) of n strips, in rows of the grid, and the counters that threads share.
-
-    `band` rows of a strip are worked on at a time.
-    """
-
-    bounds: Int64Array
-    band: int
-    counters: Int64Array
 
 
 class Source(NamedTuple):
@@ -89,11 +73,12 @@ class Source(NamedTuple):
 
     Those of an image gray (h, w) are computed in features (rows, 2, half, 8), a map of one band,
     and peaks (rows, 2, half), a grid's row being `step` rows of pixels and a descriptor `side`.
-    With an empty image there is no map. `runs` are the descriptors of a band, in the map's memory,
-    or those of the whole grid without a map.
+    With an empty image there is no map. `decoding` is for one that is not decoded yet. `runs` are
+    the descriptors of a band, in the map's memory, or those of the whole grid without a map.
     """
 
     gray: Float32Array
+    decoding: Decoding
     smooth: Float32Array
     derive: Float32Array
     bands: Float32Array
@@ -314,16 +299,6 @@ def _pool_band(grid: Grid, begin: int, end: int, sums: Sums, written: Written) -
     )
 
 
-@part
-def _is_there(strips: Strips, pixel_rows: int) -> bool:
-    """Wait until so many rows of the image are there; whether they will ever be."""
-    there, turns = read(strips.counters, PIXEL_ROWS), 0
-    while 0 <= there < pixel_rows:
-        let_others_run(turns > _IMPATIENT_TURNS)
-        there, turns = read(strips.counters, PIXEL_ROWS), turns + 1
-    return there >= 0
-
-
 @kernel
 def encode_strips(
     strips: Strips,
@@ -351,13 +326,14 @@ def encode_strips(
         free_row_buffers(buffers)
         return False
     n_strips = strips.bounds.shape[0] - 1
-    number, comes = add_to(strips.counters, NEXT_STRIP, 1), True
+    number, comes = take_next(strips), True
     while number < n_strips and comes:
         top, bottom = strips.bounds[number], strips.bounds[number + 1]
         for begin in range(top, bottom, strips.band):
             end = min(begin + strips.band, bottom)
             if has_map:
-                comes = _is_there(strips, source.step * (end - 1) + source.side)
+                last = source.step * (end - 1) + source.side
+                comes = wait_for_rows(strips, source.decoding, source.step * begin, last)
                 if not comes:
                     break
                 started = nanoseconds()
@@ -383,17 +359,9 @@ def encode_strips(
                 _pool_band(grid, begin, end, sums, written)
                 laps[POOLING] += nanoseconds() - coded
         if comes:
-            add_to(strips.counters, DONE_STRIPS, 1)
-            number = add_to(strips.counters, NEXT_STRIP, 1)
+            count_as_done(strips)
+            number = take_next(strips)
     free_row_buffers(buffers)
-    turns = 0
-    while waits and read(strips.counters, DONE_STRIPS) < n_strips:
-        let_others_run(turns > _IMPATIENT_TURNS)
-        turns += 1
+    if waits:
+        wait_for_all(strips)
     return True
-
-
-@kernel
-def set_counter(counters: Int64Array, place: int, number: int) -> None:
-    """Let a counter be a number; whoever sees it sees all that was written before."""
-    write(counters, place, number)

@@ -12,10 +12,19 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-from service.engine.arrays import Float32Array, Int64Array
+from service.engine.arrays import Float32Array, Int64Array, UInt8Array
 from service.engine.kernels import addresses
 
-__all__ = ["add_to", "free_floats", "let_others_run", "nanoseconds", "own_floats", "read", "write"]
+__all__ = [
+    "add_to",
+    "free_floats",
+    "let_others_run",
+    "nanoseconds",
+    "own_floats",
+    "peek",
+    "read",
+    "write",
+]
 
 # Without types, as llvmlite is, which writes the machine code.
 codegen: Any = cgutils
@@ -52,6 +61,18 @@ def _read(_: Any, counters: Any, place: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address = addresses.item(context, builder, signature.args[0], args[0], args[1])
         return builder.load_atomic(address, "acquire", _WORD)
+
+    return signature, generate
+
+
+def _peek(_: Any, bytes_: Any, row: Any, column: Any) -> Any:
+    """One of some bytes (rows, columns) that another thread may be writing; it is read anew."""
+    signature = types.uint8(bytes_, types.int64, types.int64)
+    del row, column
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = addresses.at(context, builder, signature.args[0], args[0], args[1:])
+        return builder.load_atomic(address, "acquire", 1)
 
     return signature, generate
 
@@ -149,6 +170,7 @@ def _free_floats(_: Any, array: Any) -> Any:
 # What kernels call has other arguments than what generates it.
 add_to = cast("Callable[[Int64Array, int, int], int]", intrinsic(_add_to))
 read = cast("Callable[[Int64Array, int], int]", intrinsic(_read))
+peek = cast("Callable[[UInt8Array, int, int], int]", intrinsic(_peek))
 write = cast("Callable[[Int64Array, int, int], None]", intrinsic(_write))
 let_others_run = cast("Callable[[bool], None]", intrinsic(_let_others_run))
 nanoseconds = cast("Callable[[], int]", intrinsic(_nanoseconds))

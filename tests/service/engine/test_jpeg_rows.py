@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from PIL import Image, JpegImagePlugin
 
-from service.engine import BrokenImageError, Engine, Stopwatch
-from service.engine.arrays import Float32Array, UInt8Array
+from service.engine import BrokenImageError, Engine, Stopwatch, jpeg_rows
+from service.engine.arrays import Float32Array, UInt8Array, frozen
 from service.engine.early_start import EarlyStart
-from service.engine.image import decode, decode_picture
+from service.engine.image import Picture, decode, decode_picture
 from service.engine.jpeg_rows import JpegRows, own_pixels
+from service.engine.kernels.strips import DONE_STRIPS, NOT_DECODING, Decoding
 from service.engine.views import ImageCoding
+from tests.support.processes import until
 from tests.support.samples import CONFIG, SEVERAL, random_bundle
 
 HEIGHT, WIDTH, UNLIMITED = 230, 190, 4096
@@ -62,10 +64,21 @@ class Told:
     def __init__(self) -> None:
         self.images: list[Float32Array] = []
         self.parts: list[Float32Array] = []
+        self.decodings: list[Decoding] = []
 
-    def __call__(self, gray: Float32Array, rows: int) -> None:
+    def __call__(self, gray: Float32Array, rows: int, decoding: Decoding) -> None:
         self.images.append(gray)
         self.parts.append(gray[:rows].copy())
+        self.decodings.append(decoding)
+
+
+@pytest.fixture
+def out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a processor whose stores may be seen in another order: rows have to be told of."""
+    monkeypatch.setattr(jpeg_rows, "_STORES_IN_ORDER", False)
+
+
+in_both_orders = pytest.mark.parametrize("in_order", [False, True])
 
 
 EARLY: dict[str, Callable[[], bytes]] = {
@@ -78,6 +91,7 @@ EARLY: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.usefixtures("out_of_order")
 @pytest.mark.parametrize("name", EARLY)
 @pytest.mark.parametrize("in_colour", [False, True])
 def test_rows_are_told_of_before_the_others_are_there(name: str, in_colour: bool) -> None:  # noqa: FBT001
@@ -132,6 +146,7 @@ def test_of_an_image_that_is_scaled_nobody_is_told() -> None:
     assert not told.parts
 
 
+@pytest.mark.usefixtures("out_of_order")
 def test_a_large_image_is_told_of_more_than_once() -> None:
     data, told = jpeg(noise(2, 700, 800), quality=95, subsampling=0), Told()
     whole = decode(data, UNLIMITED, None, told)
@@ -146,7 +161,11 @@ def test_bytes_behind_an_image_do_not_count() -> None:
     np.testing.assert_array_equal(decode(longer, UNLIMITED, None, told), decode(data, UNLIMITED))
 
 
-@pytest.mark.parametrize("rows", [slice(None), slice(0, 100), slice(60, None), slice(20, 200)])
+BLACK = [slice(None), slice(0, 100), slice(60, None), slice(20, 200)]
+
+
+@pytest.mark.usefixtures("out_of_order")
+@pytest.mark.parametrize("rows", BLACK)
 def test_black_rows_are_not_taken_for_others(rows: slice) -> None:
     data, told = black(rows), Told()
     whole = decode(data, UNLIMITED)
@@ -155,12 +174,66 @@ def test_black_rows_are_not_taken_for_others(rows: slice) -> None:
         np.testing.assert_array_equal(part, whole[: len(part)])
 
 
+# --- rows that are seen to come -------------------------------------------------------
+
+
+def test_a_grey_image_is_decoded_where_its_rows_can_be_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jpeg_rows, "_STORES_IN_ORDER", True)
+    told = Told()
+    gray = decode(jpeg(noise()), UNLIMITED, None, told)
+    (decoding,) = told.decodings
+    assert told.images[0] is gray is decoding.gray
+    np.testing.assert_array_equal(decoding.pixels * np.float32(decoding.scale), gray)
+
+
+def test_the_rows_of_a_coloured_image_are_told_of() -> None:
+    told = Told()
+    decode_picture(jpeg(noise()), UNLIMITED, None, told)
+    assert len(told.parts) > 1
+    assert all(decoding is NOT_DECODING for decoding in told.decodings)
+
+
+def test_other_threads_see_rows_that_nobody_tells_them_of() -> None:
+    whole = noise()[:, :, 0] | np.uint8(1)  # no black pixels
+    pixels, gray = np.zeros_like(whole), np.full(whole.shape, np.nan, np.float32)
+    decoding = Decoding(frozen(pixels), gray, 1 / 255)
+    begun = TOGETHER.view.begin_image(gray, TOGETHER.threads, decoding)
+    done = begun._strips.counters
+    pixels[: HEIGHT // 2] = whole[: HEIGHT // 2]
+    until(lambda: bool(done[DONE_STRIPS]))  # nobody but the other thread takes strips here
+    pixels[HEIGHT // 2 :] = whole[HEIGHT // 2 :]
+    gray[:] = whole * np.float32(1 / 255)
+    begun.show_rows()
+    found, expected = (
+        begun.finish(Stopwatch()),
+        ALONE.view.encode_image(Picture(gray), ALONE.threads, Stopwatch()),
+    )
+    assert found.finest is not None
+    assert expected.finest is not None
+    np.testing.assert_array_equal(found.finest, expected.finest)
+
+
+@pytest.mark.parametrize("rows", BLACK)
+def test_rows_that_cannot_be_seen_are_waited_for(rows: slice) -> None:
+    for _ in range(3):
+        np.testing.assert_array_equal(TOGETHER.scores(black(rows)), ALONE.scores(black(rows)))
+
+
 # --- engines that begin early ---------------------------------------------------------
 
 
+@in_both_orders
 @pytest.mark.parametrize("name", [*EARLY, *NOT_EARLY])
 @pytest.mark.parametrize("threads", [2, 3])
-def test_scores_do_not_depend_on_an_early_start(name: str, threads: int) -> None:
+def test_scores_do_not_depend_on_an_early_start(
+    name: str,
+    threads: int,
+    in_order: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jpeg_rows, "_STORES_IN_ORDER", in_order)
     data = {**EARLY, **NOT_EARLY}[name]()
     for _ in range(3):
         np.testing.assert_array_equal(Engine(BUNDLE, threads).scores(data), ALONE.scores(data))
@@ -189,8 +262,14 @@ def test_one_thread_is_told_of_no_rows() -> None:
     assert EarlyStart(ALONE.views, ALONE.threads).on_rows is None
 
 
+@in_both_orders
 @pytest.mark.parametrize("share", [0.4, 0.8, 0.95])
-def test_a_truncated_image_has_the_error_of_one_thread_and_harms_no_other(share: float) -> None:
+def test_a_truncated_image_has_the_error_of_one_thread_and_harms_no_other(
+    share: float,
+    in_order: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jpeg_rows, "_STORES_IN_ORDER", in_order)
     data = jpeg(noise())
     truncated = data[: int(share * len(data))]
     with pytest.raises(BrokenImageError) as expected:
