@@ -25,7 +25,7 @@ from service.engine.arrays import (
     aligned_empty,
 )
 from service.engine.compiling import part
-from service.engine.kernels import addresses
+from service.engine.kernels import addresses, vectors
 from service.engine.kernels import instructions as machine
 
 __all__ = [
@@ -149,7 +149,7 @@ def _dot_atoms(
         a, row, b, table, leaf, first, _, column, place, scratch = args
         here = _chunk(context, builder, a_kind, a, row, column)
         numbers = addresses.numbers(context, builder, table_kind, table, leaf, first)
-        sums = [machine.NOTHING] * BATCH
+        sums = [vectors.NOTHING] * BATCH
         for i in range(count.literal_value):
             atom = _chunk(
                 context, builder, b_kind, b, addresses.number(builder, numbers, i), column
@@ -187,8 +187,8 @@ def _chunk(context: Any, builder: Any, kind: Any, rows: Any, row: Any, column: A
 def _add_sums(builder: Any, sums: list[Any], column: Any, products: Any) -> None:
     """Add the sum of each vector to a batch of products, or put it there for the first column."""
     is_first = builder.icmp_unsigned("==", column, addresses.INT64(0))
-    before = builder.select(is_first, machine.NOTHING, machine.load_sums(builder, products))
-    machine.store(builder, builder.add(before, machine.sum_each(builder, sums)), products)
+    before = builder.select(is_first, vectors.NOTHING, vectors.load_sums(builder, products))
+    vectors.store(builder, builder.add(before, machine.sum_each(builder, sums)), products)
 
 
 def _step_down(_: Any, a: Any, first_row: Any, b: Any, cuts: Any, scratch: Any, first: Any) -> Any:
@@ -217,7 +217,7 @@ def _step_down(_: Any, a: Any, first_row: Any, b: Any, cuts: Any, scratch: Any, 
         own_cuts = [addresses.item(context, builder, kind, cuts, node) for node in nodes]
         factors = _field(context, builder, kinds, scratch, "factors", first)
         products = machine.sum_each(builder, sums)
-        machine.store(
+        vectors.store(
             builder, machine.children(builder, others, products, own_cuts, factors), others
         )
         return context.get_dummy_value()
@@ -244,8 +244,8 @@ def _go_down(_: Any, cuts: Any, scratch: Any, first: Any) -> Any:
             addresses.item(context, builder, kind, cuts, addresses.number(builder, others, i))
             for i in range(BATCH)
         ]
-        sums = machine.load_sums(builder, products)
-        machine.store(builder, machine.children(builder, others, sums, own_cuts, factors), others)
+        sums = vectors.load_sums(builder, products)
+        vectors.store(builder, machine.children(builder, others, sums, own_cuts, factors), others)
         return context.get_dummy_value()
 
     return signature, generate
@@ -264,7 +264,7 @@ def _round_run(_: Any, flat: Any, start: Any, scale: Any, rows: Any, row: Any, c
         source = addresses.item(context, builder, signature.args[0], flat, start)
         target = addresses.row(context, builder, signature.args[3], rows, row)
         packed = machine.round_to_bytes(context, builder, source, scale)
-        machine.store(builder, packed, builder.gep(target, [column]))
+        vectors.store(builder, packed, builder.gep(target, [column]))
         return context.get_dummy_value()
 
     return signature, generate
@@ -277,7 +277,7 @@ def _prefetch(_: Any, array: Any, row: Any, offset: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         row = addresses.row(context, builder, signature.args[0], args[0], args[1])
-        machine.fetch(builder, builder.gep(row, [args[2]]))
+        vectors.fetch(builder, builder.gep(row, [args[2]]))
         return context.get_dummy_value()
 
     return signature, generate
@@ -292,7 +292,7 @@ def _prefetch_lanes(_: Any, array: Any, row: Any) -> Any:
         row = addresses.row(context, builder, signature.args[0], args[0], args[1])
         size = LANES * signature.args[0].dtype.bitwidth // 8
         for offset in range(0, size, CACHE_LINE):
-            machine.fetch(builder, builder.gep(row, [addresses.INT64(offset)]))
+            vectors.fetch(builder, builder.gep(row, [addresses.INT64(offset)]))
         return context.get_dummy_value()
 
     return signature, generate

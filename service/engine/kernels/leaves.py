@@ -20,7 +20,7 @@ from service.engine.arrays import (
     Float32Array,
     Int32Array,
 )
-from service.engine.kernels import addresses
+from service.engine.kernels import addresses, vectors
 from service.engine.kernels import instructions as machine
 from service.engine.kernels.integers import BATCH, LANES, Index, check_kinds
 
@@ -92,19 +92,19 @@ def _code_by_leaf(
         count = m.literal_value
         own = _row(context, builder, kinds, tables, leaf, count)
         here = addresses.row(context, builder, direction_kind, directions, row)
-        sums = [machine.NOTHING] * BATCH
+        sums = [vectors.NOTHING] * BATCH
         for k in range(count):
             number = addresses.number(builder, own.atom_ids, k)
             atom = addresses.row(context, builder, atom_kind, atoms, number)
             sums[k] = machine.multiply(context, builder, atom_kind.dtype, [here, atom])
         products = machine.sum_each(builder, sums)
-        scale = builder.fmul(step, builder.bitcast(builder.load(own.scale), machine.FLOAT))
+        scale = builder.fmul(step, builder.bitcast(builder.load(own.scale), vectors.FLOAT))
         solved = machine.combine_columns(builder, own.kind, own.factors, count, products, scale)
         place = [i, addresses.INT64(0)]
         target = addresses.at(context, builder, values_kind, values, place)
-        machine.store_first(builder, solved, count, target)
+        vectors.store_first(builder, solved, count, target)
         target = addresses.at(context, builder, ids_kind, atom_ids, place)
-        machine.copy_numbers(builder, own.atom_ids, count, target)
+        vectors.copy_numbers(builder, own.atom_ids, count, target)
         return context.get_dummy_value()
 
     return signature, generate
@@ -122,7 +122,7 @@ def _fetch_atoms(_: Any, tables: Any, leaf: Any, m: Any, atoms: Any) -> Any:
             number = addresses.number(builder, own.atom_ids, k)
             atom = addresses.row(context, builder, kind, atoms, number)
             for offset in range(0, LANES * kind.dtype.bitwidth // 8, CACHE_LINE):
-                machine.fetch(builder, builder.gep(atom, [addresses.INT64(offset)]))
+                vectors.fetch(builder, builder.gep(atom, [addresses.INT64(offset)]))
         return context.get_dummy_value()
 
     return signature, generate

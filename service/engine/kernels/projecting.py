@@ -11,7 +11,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from service.engine.arrays import Float32Array, Int8Array
-from service.engine.kernels import addresses
+from service.engine.kernels import addresses, vectors
 from service.engine.kernels import instructions as machine
 from service.engine.kernels.integers import Index
 
@@ -49,7 +49,7 @@ def _project_rows(
         for i, total in enumerate(sums):
             place = [addresses.INT64(i), component]
             target = addresses.at(context, builder, out_kind, parts, place)
-            machine.store(builder, builder.load(total), target)
+            vectors.store(builder, builder.load(total), target)
         return context.get_dummy_value()
 
     return signature, generate

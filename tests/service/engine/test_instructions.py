@@ -7,7 +7,7 @@ import llvmlite.binding as llvm
 import pytest
 from llvmlite import ir
 
-from service.engine.kernels import instructions
+from service.engine.kernels import instructions, vectors
 
 BYTES = ir.IntType(8).as_pointer()
 SUMS = ir.VectorType(ir.IntType(32), 8)
@@ -36,7 +36,7 @@ def assembly(triple: str, features: str, cpu: str = "") -> str:
     builder: Any = ir.IRBuilder(function.append_basic_block())
     a, b, out = function.args
     total = instructions.multiply_bytes(Machine(cpu, features), builder, [a, b])
-    instructions.store(builder, total, out)
+    vectors.store(builder, total, out)
     builder.ret_void()
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
