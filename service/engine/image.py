@@ -26,7 +26,14 @@ from service.engine.errors import (
 )
 from service.engine.image_formats import WITHOUT_HEIF, has_signature, is_heif, readable_formats
 from service.engine.image_limits import ImageLimits
-from service.engine.jpeg_rows import PIXEL_SCALE, JpegRows, OnRows, own_pixels, rows_of
+from service.engine.jpeg_rows import (
+    PIXEL_SCALE,
+    JpegRows,
+    OnRows,
+    load_at_once,
+    own_pixels,
+    rows_of,
+)
 from service.engine.kernels.copies import scale_pixels
 
 __all__ = ["Picture", "decode", "decode_picture", "decode_rgb", "stated_size"]
@@ -168,9 +175,8 @@ def _decode(
 def _open(data: bytes) -> Image.Image:
     if data.startswith(_JPEG_SIGNATURE):
         # By another way Pillow warns of more than 89 million pixels and rejects twice as many,
-        # of which a telephone's JPEG is decoded at a sixty-fourth.
-        picture: Image.Image = JpegImagePlugin.jpeg_factory(BytesIO(data))
-        return picture
+        # of which a telephone's JPEG is decoded at a sixty-fourth; or it looks for further images.
+        return JpegImagePlugin.JpegImageFile(BytesIO(data))
     return Image.open(BytesIO(data), formats=readable_formats())
 
 
@@ -301,7 +307,7 @@ def _load(
     pixels = own_pixels(picture) if picture.mode == "L" else None
     if on_rows and "progressive" not in picture.info:
         return JpegRows(picture, partial(_fill_rows, picture, pixels), on_rows, pixels).load()
-    picture.load()
+    load_at_once(picture)
     return None if pixels is None else _from_bytes(pixels)
 
 

@@ -17,7 +17,7 @@ from PIL import Image, JpegImagePlugin
 from service.engine.arrays import Float32Array, UInt8Array, frozen
 from service.engine.kernels.strips import NOT_DECODING, Decoding
 
-__all__ = ["PIXEL_SCALE", "JpegRows", "OnRows", "own_pixels", "rows_of"]
+__all__ = ["PIXEL_SCALE", "JpegRows", "OnRows", "load_at_once", "own_pixels", "rows_of"]
 
 # What is told of rows: the grey image (h, w), how many of its rows, from the top, are there, and
 # how to see others come. They are filled later, in the same array. The first time, none is there.
@@ -45,6 +45,17 @@ def own_pixels(picture: JpegImagePlugin.JpegImageFile) -> UInt8Array:
     pixels = np.zeros((picture.height, picture.width), np.uint8)
     picture.im = Image.frombuffer("L", picture.size, pixels, "raw", "L", 0, 1).im
     return pixels
+
+
+def load_at_once(picture: JpegImagePlugin.JpegImageFile) -> None:
+    """Decode a JPEG by one call of its decoder, which has all bytes already, not by 64 kB each."""
+    picture.decodermaxblock = max(len(_bytes_of(picture)), picture.decodermaxblock)
+    picture.load()
+
+
+def _bytes_of(picture: JpegImagePlugin.JpegImageFile) -> bytes:
+    assert isinstance(picture.fp, BytesIO)  # noqa: S101  # it was opened so, and is not loaded yet
+    return picture.fp.getvalue()
 
 
 def rows_of(picture: JpegImagePlugin.JpegImageFile, rows: slice) -> Image.Image:
@@ -81,7 +92,7 @@ class JpegRows:
         if self._decoding is NOT_DECODING:
             self._load_and_look()
         else:
-            self._picture.load()
+            load_at_once(self._picture)
         self._fill(self._picture.height)
         return self._gray
 
@@ -122,8 +133,7 @@ def _block_sizes(picture: JpegImagePlugin.JpegImageFile) -> tuple[int, int]:
 
     The first time, those before the first scan come on top.
     """
-    assert isinstance(picture.fp, BytesIO)  # noqa: S101  # it was opened so, and is not loaded yet
-    data = picture.fp.getvalue()
+    data = _bytes_of(picture)
     start = max(data.find(_START_OF_SCAN), 0)
     block = max(int(_SHARE * (len(data) - start)), 1)
     return start + block, block

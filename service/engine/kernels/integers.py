@@ -44,6 +44,7 @@ __all__ = [
     "prefetch_lanes",
     "round_run",
     "step_down",
+    "step_from_root",
 ]
 
 LANES = addresses.LANES
@@ -197,17 +198,27 @@ def _step_down(_: Any, a: Any, first_row: Any, b: Any, cuts: Any, scratch: Any, 
     Pair i is row `first_row` + i of a, which has `LANES` columns, and its node. Products do not
     leave their registers, and numbers of rows are not read: a walk took a sixth less time.
     """
+    del first_row, first
+    return _step(a, b, cuts, scratch, addresses.number)
+
+
+def _step_from_root(
+    _: Any, a: Any, first_row: Any, b: Any, cuts: Any, scratch: Any, first: Any
+) -> Any:
+    """The same for pairs whose nodes are all the first, whose vector then stays in registers."""
+    del first_row, first
+    return _step(a, b, cuts, scratch, lambda *_: addresses.INT64(0))
+
+
+def _step(a: Any, b: Any, cuts: Any, scratch: Any, node_of: Callable[[Any, Any, int], Any]) -> Any:
     check_kinds(a, b)
     signature = types.void(a, types.uint64, b, cuts, scratch, types.uint64)
-    del first_row, first
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        (a_kind, _, b_kind, kind, kinds, _), (a, first_row, b, cuts, scratch, first) = (
-            signature.args,
-            args,
-        )
+        a_kind, _, b_kind, kind, kinds, _ = signature.args
+        a, first_row, b, cuts, scratch, first = args
         others = _field(context, builder, kinds, scratch, "others", first)
-        nodes = [addresses.number(builder, others, i) for i in range(BATCH)]
+        nodes = [node_of(builder, others, i) for i in range(BATCH)]
         row = addresses.row(context, builder, a_kind, a, builder.add(first_row, first))
         size, sums = LANES * a_kind.dtype.bitwidth // 8, []
         for i, node in enumerate(nodes):
@@ -217,9 +228,8 @@ def _step_down(_: Any, a: Any, first_row: Any, b: Any, cuts: Any, scratch: Any, 
         own_cuts = [addresses.item(context, builder, kind, cuts, node) for node in nodes]
         factors = _field(context, builder, kinds, scratch, "factors", first)
         products = machine.sum_each(builder, sums)
-        vectors.store(
-            builder, machine.children(builder, others, products, own_cuts, factors), others
-        )
+        children = machine.children(builder, others, products, own_cuts, factors)
+        vectors.store(builder, children, others)
         return context.get_dummy_value()
 
     return signature, generate
@@ -313,6 +323,10 @@ go_down = cast("Callable[[Float32Array, Scratch, Index], None]", intrinsic(_go_d
 step_down = cast(
     "Callable[[Directions, Index, FixedRows, Float32Array, Scratch, Index], None]",
     intrinsic(_step_down),
+)
+step_from_root = cast(
+    "Callable[[Directions, Index, FixedRows, Float32Array, Scratch, Index], None]",
+    intrinsic(_step_from_root),
 )
 round_run = cast(
     "Callable[[Float32Array, Index, np.float32, Directions, Index, Index], None]",

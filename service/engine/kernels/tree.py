@@ -27,6 +27,7 @@ from service.engine.kernels.integers import (
     prefetch,
     prefetch_lanes,
     step_down,
+    step_from_root,
 )
 
 __all__ = ["walk", "walk_block"]
@@ -34,8 +35,9 @@ __all__ = ["walk", "walk_block"]
 _LANES, _BATCH, _LINE = np.uint64(LANES), np.uint64(BATCH), np.uint64(CACHE_LINE)
 _NONE, _ONE = np.uint64(0), np.uint64(1)
 
-# The children of the first levels, up to 16 kB of bytes, stay in the first cache.
-_CACHED_LEVELS = 6
+# The children of the first levels, up to 64 kB of bytes, are close enough: to fetch them as well
+# made a walk of a photograph 2 % longer.
+_CACHED_LEVELS = 8
 
 
 @part
@@ -54,8 +56,10 @@ def _walk_rows(
     Levels that fetch and those that do not have loops of their own: a walk with one loop, which
     asks each time, took a tenth longer.
     """
-    last = max(depth - 1, 0)
-    for _ in range(min(_CACHED_LEVELS, last)):
+    last = max(depth - 1, 1)
+    for first in range(_NONE, size, _BATCH):
+        step_from_root(directions, first_row, vectors, cuts, scratch, first)
+    for _ in range(1, min(_CACHED_LEVELS, last)):
         for first in range(_NONE, size, _BATCH):
             step_down(directions, first_row, vectors, cuts, scratch, first)
     for _ in range(_CACHED_LEVELS, last):

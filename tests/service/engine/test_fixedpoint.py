@@ -42,6 +42,7 @@ from service.engine.kernels.integers import (
     go_down,
     new_scratch,
     step_down,
+    step_from_root,
 )
 from service.engine.kernels.leaves import LeafTables, code_by_leaf, fetch_atoms
 from tests import reference
@@ -232,11 +233,21 @@ def take_step(
     step_down(directions, np.uint64(row), vectors, cuts, scratch, _BATCH)
 
 
+@kernel
+def leave_root(
+    directions: Directions, row: int, vectors: FixedRows, cuts: Float32Array, scratch: Scratch
+) -> None:
+    """The first step of two batches of descriptors, the rows from `row` on."""
+    step_from_root(directions, np.uint64(row), vectors, cuts, scratch, _NONE)
+    step_from_root(directions, np.uint64(row), vectors, cuts, scratch, _BATCH)
+
+
 @wide_and_narrow
+@pytest.mark.parametrize("is_first", [False, True])
 @PROPERTY
 @given(seed=seeds, row=st.integers(0, 3))
 def test_a_step_goes_to_the_right_where_the_product_exceeds_the_cut(
-    seed: int, row: int, *, wide: bool
+    seed: int, row: int, *, wide: bool, is_first: bool
 ) -> None:
     rng = np.random.default_rng(seed)
     if wide:
@@ -247,7 +258,7 @@ def test_a_step_goes_to_the_right_where_the_product_exceeds_the_cut(
         directions = rng.integers(0, 128, (19, LANES)).astype(np.uint8)
         vectors = rng.integers(-127, 128, (31, LANES)).astype(np.int8)
     scratch = new_scratch(2 * BATCH)
-    nodes = rng.integers(0, 31, 2 * BATCH)
+    nodes = np.zeros(2 * BATCH, np.int64) if is_first else rng.integers(0, 31, 2 * BATCH)
     own = directions[row : row + 2 * BATCH].astype(np.int64)
     products = (own * vectors[nodes].astype(np.int64)).sum(axis=1).astype(np.float32)
     # A cut that is just reached is not exceeded; one step below it is.
@@ -256,7 +267,8 @@ def test_a_step_goes_to_the_right_where_the_product_exceeds_the_cut(
     below = rng.random(31) < 0.5
     cuts[below] = np.nextafter(cuts[below], -np.inf, dtype=np.float32)
     scratch.others[:], scratch.factors[:] = nodes, 1
-    take_step(frozen(directions), row, frozen(vectors), frozen(cuts), scratch)
+    step = leave_root if is_first else take_step
+    step(frozen(directions), row, frozen(vectors), frozen(cuts), scratch)
     assert scratch.others.tolist() == (2 * nodes + 1 + (products > cuts[nodes])).tolist()
 
 
