@@ -26,13 +26,15 @@ every_rule = pytest.mark.parametrize("sign_rule", SIGN_RULES)
 every_pyramid = pytest.mark.parametrize("pyramid", PYRAMIDS)
 
 
-def config_with(pyramid: tuple[int, ...], sign_rule: SignRule) -> CodesConfig:
-    return CodesConfig(N_ATOMS, NONZEROS, sign_rule, pyramid)
+def config_with(
+    pyramid: tuple[int, ...], sign_rule: SignRule, nonzeros: int = NONZEROS
+) -> CodesConfig:
+    return CodesConfig(N_ATOMS, nonzeros, sign_rule, pyramid)
 
 
-def random_codes(seed: int, rows: int, cols: int) -> Codes:
+def random_codes(seed: int, rows: int, cols: int, nonzeros: int = NONZEROS) -> Codes:
     rng = np.random.default_rng(seed)
-    atom_ids = random_table(rng, rows * cols, N_ATOMS, NONZEROS)
+    atom_ids = random_table(rng, rows * cols, N_ATOMS, nonzeros)
     values = rng.normal(size=atom_ids.shape).astype(np.float32)
     values[rng.random(atom_ids.shape) < 0.2] = 0
     return Codes(np.zeros(rows * cols, np.int32), atom_ids, values)
@@ -52,11 +54,12 @@ def oracle(codes: Codes, grid: tuple[int, int], config: CodesConfig) -> referenc
 @every_pyramid
 @every_rule
 @PROPERTY
-@given(seed=seeds, rows=sides, cols=sides)
+@given(seed=seeds, rows=sides, cols=sides, nonzeros=st.sampled_from([NONZEROS, 5]))
 def test_pooled_vector_equals_the_dense_maximum(
-    pyramid: tuple[int, ...], sign_rule: SignRule, seed: int, rows: int, cols: int
+    pyramid: tuple[int, ...], sign_rule: SignRule, seed: int, rows: int, cols: int, nonzeros: int
 ) -> None:
-    config, codes = config_with(pyramid, sign_rule), random_codes(seed, rows, cols)
+    config = config_with(pyramid, sign_rule, nonzeros)
+    codes = random_codes(seed, rows, cols, nonzeros)
     expected = oracle(codes, (rows, cols), config)
     expected /= max(float(np.linalg.norm(expected)), 1e-300)
     # The maxima are exact; the norm is a sum of n_features squares.
