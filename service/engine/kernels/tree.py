@@ -57,8 +57,9 @@ def _walk_rows(
     asks each time, took a tenth longer.
     """
     last = max(depth - 1, 1)
-    for first in range(_NONE, size, _BATCH):
-        step_from_root(directions, first_row, vectors, cuts, scratch, first)
+    for _ in range(min(depth, 1)):  # a tree that is being grown may have no level yet
+        for first in range(_NONE, size, _BATCH):
+            step_from_root(directions, first_row, vectors, cuts, scratch, first)
     for _ in range(1, min(_CACHED_LEVELS, last)):
         for first in range(_NONE, size, _BATCH):
             step_down(directions, first_row, vectors, cuts, scratch, first)

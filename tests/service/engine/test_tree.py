@@ -14,7 +14,8 @@ from tests.support.samples import AWKWARD_COUNTS, PROPERTY, random_descriptors
 
 seeds = st.integers(0, 2**32 - 1)
 counts = st.sampled_from(AWKWARD_COUNTS)
-depths = st.integers(1, 7)
+# None while a tree is grown; from nine on, children are fetched.
+depths = st.integers(0, 10)
 widths = st.sampled_from([1, 2, 7, 8, 15, 16, 17, 128, 129, 256, 300])
 # Of nodes.
 KINDS: dict[bool, type[np.int8 | np.int16]] = {True: np.int16, False: np.int8}
