@@ -201,7 +201,7 @@ def test_a_tree_made_float_and_fixed_again_is_the_same(
     tree = random_tree(rng, depth, width, wide=wide)
     # A branch that stopped, and a node whose zero vector has a threshold that decides.
     vectors, thresholds = tree.vectors.copy(), tree.thresholds.copy()
-    vectors[-1], thresholds[-1] = 0, rng.choice([-0.5, 0.0, 0.5])
+    vectors[-1:], thresholds[-1:] = 0, rng.choice([-0.5, 0.0, 0.5])
     tree = Tree.from_floats(vectors, thresholds, wide=wide)
     again = Tree.from_floats(tree.vectors, tree.thresholds, wide=wide)
     np.testing.assert_array_equal(again.directions, tree.directions)
