@@ -84,7 +84,7 @@ class JpegRows:
         self._rows, self._decoding = 0, NOT_DECODING
         if pixels is not None and _STORES_IN_ORDER:
             self._decoding = Decoding(frozen(pixels), self._gray, PIXEL_SCALE)
-        self._read, (self._first, self._block) = picture.load_read, _block_sizes(picture)
+        self._read, self._first, self._block = picture.load_read, 0, 0
 
     def load(self) -> Float32Array:
         """Decode the image; the whole of it in grey."""
@@ -97,6 +97,7 @@ class JpegRows:
         return self._gray
 
     def _load_and_look(self) -> None:
+        self._first, self._block = _block_sizes(self._picture)
         overridden: Any = self._picture
         overridden.load_read = self._read_block
         try:
