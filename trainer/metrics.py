@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.arrays import Float32Array, Float64Array
-from service.engine.ranking import probabilities
+from service.engine.probability import probabilities
 
 __all__ = [
     "Interval",

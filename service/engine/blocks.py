@@ -87,9 +87,10 @@ class ResidualsBlock:
         rows, cols = (np.arange(size, dtype=np.int32) * finest // max(size, 1) for size in grid)
         return (rows[:, None] * np.int32(finest) + cols).reshape(-1)
 
-    def sums(self, regions: Int32Array) -> ResidualSums:
-        """Sums of nothing yet, for descriptors in these regions."""
-        return ResidualSums.zeros(regions, self.config.pyramid[0] ** 2, self.config.n_nodes)
+    def sums(self, grid: tuple[int, int], layers: int) -> ResidualSums:
+        """Room for the sums of a grid's descriptors, in so many layers."""
+        config, regions = self.config, self.regions(grid)
+        return ResidualSums.empty(regions, layers, config.pyramid[0] ** 2, config.n_nodes)
 
     def pool(self, encoded: Encoded, out: Float32Array | None = None) -> Float32Array:
         """The block (n_features,) of an image's sums, filled into `out` if that is given."""

@@ -5,12 +5,14 @@ bound by memory, and because they are most of a bundle.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from service.engine.arrays import Float32Array, Int8Array, Tensors, frozen
+from service.engine.arrays import Float32Array, Int8Array, Int64Array, Tensors, UInt32Array, frozen
 from service.engine.config import EngineConfig, weight_columns
-from service.engine.kernels.classifier import add_scores, take_weights
+from service.engine.kernels.classifier import fill_scores, take_weights
+from service.engine.thread_memory import kept_by_thread
 
 __all__ = ["LinearClassifier"]
 
@@ -85,13 +87,22 @@ class LinearClassifier:
 
     def scores(self, pooled: Float32Array) -> Float32Array:
         """Scores (n_labels,) of a pooled vector (n_features,)."""
-        pooled, scores = frozen(pooled), self.bias.copy()
-        nonzero = np.empty(len(pooled), np.uint32)
-        for number, rows in enumerate(self.slices):
-            sums = np.zeros(self.padded_weights.shape[1], np.float32)
-            add_scores(pooled[rows], self.padded_weights[rows], nonzero, sums)
-            scores += self.scales[number] * sums[: len(scores)]
+        weights, scores = self.padded_weights, np.empty(len(self.bias), np.float32)
+        room = _room(*weights.shape)
+        fill_scores(frozen(pooled), weights, self._ends, self.scales, self.bias, *room, scores)
         return scores
+
+    @cached_property
+    def _ends(self) -> Int64Array:
+        """Where the blocks end, each after the one before."""
+        n_features = len(self.padded_weights)
+        return frozen(np.array([rows.indices(n_features)[1] for rows in self.slices], np.int64))
+
+
+@kept_by_thread
+def _room(n_features: int, columns: int) -> tuple[UInt32Array, Float32Array]:
+    """What is written while scores are added up."""
+    return np.empty(n_features, np.uint32), np.empty(columns, np.float32)
 
 
 def _rounded(weights: Float32Array) -> tuple[Int8Array, Float32Array]:

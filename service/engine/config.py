@@ -278,12 +278,12 @@ class EngineConfig:
         """The view of the first block of codes."""
         return self.views[self.codes.view]
 
-    @property
+    @cached_property
     def needs_colour(self) -> bool:
         """Whether any view reads more than grey values."""
         return any(view.descriptor == "colour" for view in self.views)
 
-    @property
+    @cached_property
     def n_features(self) -> int:
         """Length of the pooled vector."""
         return sum(block.n_features for block in self.blocks)

@@ -1,6 +1,5 @@
 """Coding that begins while an image is being decoded, by threads that would wait for it."""
 
-from collections.abc import Sequence
 from types import TracebackType
 
 from service.engine.arrays import Float32Array
@@ -15,12 +14,12 @@ __all__ = ["EarlyStart"]
 class EarlyStart:
     """In its `with` statement an image is decoded; other threads encode the rows that are there.
 
-    Only for the first view whose descriptors are of the image itself. Where decoding fails, they
-    are told so when the statement ends.
+    That is for a view whose descriptors are of the image itself, if there is one. Where decoding
+    fails, they are told so when the statement ends.
     """
 
-    def __init__(self, views: Sequence[View], threads: Threads) -> None:
-        self._view = next((view for view in views if view.is_early), None)
+    def __init__(self, view: View | None, threads: Threads) -> None:
+        self._view = view
         self._threads = threads
         self._coding: ImageCoding | None = None
 

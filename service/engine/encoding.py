@@ -5,39 +5,45 @@ gives the same numbers. Training calls those, because it needs the leaves before
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from service.engine import sift
 from service.engine import strips as strips_of
-from service.engine.arrays import Float32Array, Int32Array, Int64Array, IntpArray, frozen
+from service.engine.arrays import (
+    Directions,
+    FixedRows,
+    Float32Array,
+    Int32Array,
+    IntpArray,
+    frozen,
+)
 from service.engine.codes import Codes
 from service.engine.coding import Coder, no_coder
 from service.engine.fixedpoint import Descriptors, block_scratch, lengths_of, room_for_block
-from service.engine.kernels.encoding import (
-    Grid,
-    Source,
-    Sums,
-    TreeTables,
-    Written,
-    encode_strips,
-)
+from service.engine.kernels.encoding import Grid, Source, TreeTables, Written, encode_strips
 from service.engine.kernels.fixedpoint import CELL
-from service.engine.kernels.integers import LANES
-from service.engine.kernels.strips import NOT_DECODING, Strips
+from service.engine.kernels.integers import LANES, Scratch
+from service.engine.kernels.layers import Sums
+from service.engine.kernels.leaves import LeafTables
+from service.engine.kernels.strips import NOT_DECODING, Decoding, Strips
 from service.engine.thread_memory import kept_by_thread
 from service.engine.tree import Tree
 
 __all__ = [
     "Encoded",
-    "Found",
+    "Kind",
     "Outputs",
     "ResidualSums",
+    "Room",
     "Routed",
     "TreeCoder",
+    "Work",
+    "band_room",
     "coded_grid",
     "encode_by_tree",
-    "given",
     "take_strips",
 ]
 
@@ -58,20 +64,26 @@ class ResidualSums:
     part_scales: list[Float32Array] = field(default_factory=list)
 
     @classmethod
-    def zeros(cls, regions: Int32Array, n_regions: int, n_nodes: int) -> "ResidualSums":
-        """Sums of nothing yet."""
-        shape = (n_regions, n_nodes)
-        return cls(frozen(regions), np.zeros((*shape, LANES), np.int32), np.zeros(shape, np.int32))
+    def empty(cls, regions: Int32Array, *shape: int) -> "ResidualSums":
+        """Room for the sums of (regions, nodes), or of several layers of them."""
+        totals = np.empty((*shape, LANES), np.int32)
+        return cls(frozen(regions), totals, np.empty(shape, np.int32))
 
-    def add(self, other: "ResidualSums") -> None:
-        """Add the sums over other descriptors."""
-        np.add(self.totals, other.totals, out=self.totals)
-        np.add(self.masses, other.masses, out=self.masses)
+    @classmethod
+    def of(cls, found: Sums) -> "ResidualSums":
+        """Those of all threads, which are in the first layer."""
+        totals, masses = found.totals[0], found.masses[0]
+        return cls(found.regions, totals.reshape(*masses.shape, LANES), masses)
+
+    @property
+    def as_layer(self) -> "ResidualSums":
+        """The same memory as the only layer."""
+        return ResidualSums(self.regions, self.totals[None], self.masses[None])
 
     @property
     def level(self) -> int:
         """How many decisions the nodes are below the root of the tree."""
-        return int(self.masses.shape[1]).bit_length() - 1
+        return int(self.masses.shape[-1]).bit_length() - 1
 
 
 class Routed(NamedTuple):
@@ -104,34 +116,17 @@ class Encoded(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What coding fills for a grid of n descriptors, of which c are coded.
-
-    leaf_ids, steps, norms (n,); atom_ids, values (c, m). What is not `kept` has room for one band
-    of the grid at a time.
-    """
+    """What is written for the descriptors of a grid, all of which is kept."""
 
     grid: Grid
-    kept: bool
-    leaf_ids: Int32Array
-    steps: Float32Array
-    norms: Float32Array
-    atom_ids: Int32Array
-    values: Float32Array
+    written: Written
 
     @classmethod
     def empty(cls, grid: Grid, nonzeros: int) -> "Outputs":
         """Room for the descriptors of a grid."""
         coded_rows, coded_cols = coded_grid(grid)
-        return cls(grid, True, *_room(grid.rows * grid.cols, coded_rows * coded_cols, nonzeros))  # noqa: FBT003
-
-    @classmethod
-    def of_bands(cls, grid: Grid, nonzeros: int, band: int) -> "Outputs":
-        """Room for so many rows of a grid at a time.
-
-        It is the calling thread's, and may be written by its next call of a kernel.
-        """
-        count = band * grid.cols
-        return cls(grid, False, *_own_room(count + -count % _ROOM, nonzeros))  # noqa: FBT003
+        coded = coded_rows * coded_cols
+        return cls(grid, _written(grid.rows * grid.cols, coded, nonzeros, kept=True))
 
     @classmethod
     def of_list(cls, count: int, nonzeros: int) -> "Outputs":
@@ -141,27 +136,25 @@ class Outputs(NamedTuple):
     @property
     def codes(self) -> Codes:
         """The codes of the descriptors that are coded."""
-        leaf_ids, (rows, cols, stride) = self.leaf_ids, self.grid
+        leaf_ids, (rows, cols, stride) = self.written.leaf_ids, self.grid
         if stride > 1:
             leaf_ids = leaf_ids.reshape(rows, cols)[::stride, ::stride].reshape(-1)
-        return Codes(leaf_ids, self.atom_ids, self.values)
+        return Codes(leaf_ids, self.written.atom_ids, self.written.values)
 
     @property
     def lengths(self) -> Float32Array:
         """Lengths (n,) of the descriptors, see `lengths_of`."""
-        return lengths_of(self.steps, self.norms)
+        return lengths_of(self.written.steps, self.written.norms)
 
     def put(self, places: IntpArray, others: "Outputs") -> None:
         """Replace what there is at some places of a list."""
-        for own, other in zip(self[2:], others[2:], strict=True):
+        for own, other in zip(self.written[1:], others.written[1:], strict=True):
             own[places] = other
 
 
-_Arrays = tuple[Int32Array, Float32Array, Float32Array, Int32Array, Float32Array]
-
-
-def _room(count: int, coded: int, nonzeros: int) -> _Arrays:
-    return (
+def _written(count: int, coded: int, nonzeros: int, *, kept: bool) -> Written:
+    return Written(
+        kept,
         np.empty(count, np.int32),
         np.empty(count, np.float32),
         np.empty(count, np.float32),
@@ -170,50 +163,58 @@ def _room(count: int, coded: int, nonzeros: int) -> _Arrays:
     )
 
 
-@kept_by_thread
-def _own_room(count: int, nonzeros: int) -> _Arrays:
-    return _room(count, count, nonzeros)
-
-
-# Room for bands is a multiple of so many descriptors, so that images of most sizes share it.
-_ROOM = 2048
-
-
 def coded_grid(grid: Grid) -> tuple[int, int]:
     """Rows and columns of the descriptors that are coded."""
     return -(-grid.rows // grid.every), -(-grid.cols // grid.every)
 
 
-class Found(NamedTuple):
-    """What one thread adds up, and finds the largest of, over the strips that it takes.
+@dataclass(frozen=True)
+class TreeCoder:
+    """A tree, and the coder of its leaves; without one, codes have no nonzeros.
 
-    Sums of residuals, the largest values (regions, regions, channels) of codes by a sign rule of
-    `kernels/pooling.py`, and nanoseconds of describing, coding and pooling.
+    A coder is wide if the tree is.
     """
 
-    sums: ResidualSums
-    finest: Float32Array
-    sign_rule: int
-    laps: Int64Array
+    tree: Tree
+    coder: Coder | None
 
-    @classmethod
-    def nothing(
-        cls,
+    @cached_property
+    def tables(self) -> tuple[TreeTables, LeafTables, FixedRows]:
+        """What kernels read of a tree, of its leaves, and of atoms."""
+        tree, coder = self.tree, self.coder or _NO_CODERS[self.tree.wide]
+        return TreeTables(tree.directions, tree.cuts, tree.depth), coder.leaves, coder.atoms
+
+    @cached_property
+    def kind(self) -> "Kind":
+        """What it needs memory for."""
+        nonzeros = 0 if self.coder is None else self.coder.table.shape[1]
+        return Kind(self.tree.directions.shape[1], self.tree.wide, nonzeros)
+
+    def sums(
+        self,
         sums: ResidualSums | None = None,
         finest: Float32Array | None = None,
         sign_rule: int = 0,
-    ) -> "Found":
-        """Nothing yet; what is left out will not be found."""
-        return cls(
-            _NO_SUMS if sums is None else sums,
-            _NO_MAXIMA if finest is None else finest,
-            sign_rule,
-            np.zeros(3, np.int64),
-        )
+    ) -> Sums:
+        """Layers for what threads add up, and find the largest of; what is left out is not found.
+
+        finest (layers, regions, regions, channels) is by a sign rule of `kernels/pooling.py`.
+        """
+        residuals = _NO_RESIDUALS
+        if sums is not None:
+            totals = sums.totals.reshape(len(sums.totals), -1, LANES)
+            residuals = sums.regions, self.tree.depth - sums.level, totals, sums.masses
+        maxima, n_atoms = _NO_MAXIMA if finest is None else finest, len(self.tables[2])
+        return Sums(*residuals, maxima, sign_rule, n_atoms)
 
 
-_NO_SUMS = ResidualSums.zeros(np.zeros(0, np.int32), 0, 1)
-_NO_MAXIMA = np.zeros((0, 0, 0), np.float32)
+_NO_RESIDUALS = (
+    frozen(np.zeros(0, np.int32)),
+    0,
+    np.zeros((1, 0, LANES), np.int32),
+    np.zeros((1, 0, 0), np.int32),
+)
+_NO_MAXIMA = np.zeros((1, 0, 0, 0), np.float32)
 _NO_CODERS = {wide: no_coder(wide=wide) for wide in (False, True)}
 _NO_IMAGE = frozen(np.zeros((0, 0), np.float32))
 _NO_TAPS = frozen(np.zeros(0, np.float32))
@@ -221,11 +222,33 @@ _NO_MAP = np.zeros((0, 2, 0, CELL), np.float32)
 _NO_PEAKS = np.zeros((0, 2, 0), np.uint32)
 
 
-def given(descriptors: Descriptors) -> Source:
-    """Descriptors that are computed already."""
+class Kind(NamedTuple):
+    """Columns of directions, whether these are wide, and nonzeros of a code."""
+
+    columns: int
+    wide: bool
+    nonzeros: int
+
+
+class Room(NamedTuple):
+    """Where descriptors come from, and what is written while they are coded and of their codes.
+
+    The memory is the calling thread's, and may be written by its next call of a kernel.
+    """
+
+    source: Source
+    directions: Directions
+    scratch: Scratch
+    written: Written
+
+    @classmethod
+    def of(cls, descriptors: Descriptors, by: TreeCoder, outputs: Outputs) -> "Room":
+        """For descriptors that are computed already, and outputs that are kept."""
+        return cls(_given(descriptors), *_block_room(by.kind), outputs.written)
+
+
+def _given(descriptors: Descriptors) -> Source:
     return Source(
-        gray=_NO_IMAGE,
-        decoding=NOT_DECODING,
         smooth=_NO_TAPS,
         derive=_NO_TAPS,
         bands=_NO_IMAGE,
@@ -237,14 +260,58 @@ def given(descriptors: Descriptors) -> Source:
     )
 
 
-class TreeCoder(NamedTuple):
-    """A tree, and the coder of its leaves; without one, codes have no nonzeros.
+def _block_room(kind: Kind) -> tuple[Directions, Scratch]:
+    return room_for_block(kind.columns, wide=kind.wide), block_scratch(kind.nonzeros)
 
-    A coder is wide if the tree is.
+
+@kept_by_thread
+def band_room(width: int, step: int, rows: int, kind: Kind) -> Room:
+    """For fast SIFT of images so many pixels wide, and bands of so many rows of their grid."""
+    source = sift.in_bands(width, step, rows)
+    count = len(source.runs.starts)
+    written = _written(count, count, kind.nonzeros, kept=False)
+    return Room(source, *_block_room(kind), written)
+
+
+class Work(NamedTuple):
+    """What threads share: strips of a grid, what codes it, and what they find.
+
+    The grid is that of an image gray (h, w), which `decoding` may fill, or of given descriptors.
     """
 
-    tree: Tree
-    coder: Coder | None
+    strips: Strips
+    grid: Grid
+    by: TreeCoder
+    sums: Sums
+    gray: Float32Array = _NO_IMAGE
+    decoding: Decoding = NOT_DECODING
+
+    def of_image(self, gray: Float32Array, decoding: Decoding = NOT_DECODING) -> "Work":
+        """The same for the descriptors of an image."""
+        return Work(*self[:4], frozen(gray), decoding)
+
+
+def take_strips(work: Work, room: Room, *, waits: bool) -> None:
+    """Take strips of descriptors until there is none.
+
+    Whoever `waits` returns when all strips are done, by whichever thread.
+    """
+    source, directions, scratch, written = room
+    has_memory = encode_strips(
+        work.strips,
+        work.gray,
+        work.decoding,
+        source,
+        work.grid,
+        directions,
+        *work.by.tables,
+        work.sums,
+        scratch,
+        written,
+        waits,
+    )
+    if not has_memory:
+        raise MemoryError("there is not enough memory to describe an image")
 
 
 def encode_by_tree(
@@ -254,50 +321,11 @@ def encode_by_tree(
     sums: ResidualSums | None = None,
     strips: Strips | None = None,
 ) -> None:
-    """Fill the outputs of descriptors that are all coded, and add to the sums.
+    """Fill the outputs of descriptors that are all coded, and the sums.
 
-    All are filled when this returns; with `strips`, other threads may take some of them.
+    All are filled when this returns. With `strips`, other threads may take some of them, and there
+    are no sums.
     """
     strips = strips or strips_of.cut(len(descriptors), 1, 1)
-    take_strips(strips, given(descriptors), by, outputs, Found.nothing(sums), waits=True)
-
-
-def take_strips(  # noqa: PLR0913  # each is a group of arguments of one kernel
-    strips: Strips,
-    source: Source,
-    by: TreeCoder,
-    outputs: Outputs,
-    found: Found,
-    *,
-    waits: bool,
-) -> None:
-    """Take strips of descriptors until there is none; fill their outputs, add to what is found.
-
-    Whoever `waits` returns when all strips are done, by whichever thread.
-    """
-    tree, coder = by.tree, by.coder or _NO_CODERS[by.tree.wide]
-    sums = found.sums
-    has_memory = encode_strips(
-        strips,
-        source,
-        outputs.grid,
-        room_for_block(tree.directions.shape[1], wide=tree.wide),
-        TreeTables(tree.directions, tree.cuts, tree.depth),
-        coder.leaves,
-        coder.atoms,
-        Sums(
-            sums.regions,
-            tree.depth - sums.level,
-            sums.totals.reshape(-1, LANES),
-            sums.masses,
-            found.finest,
-            found.sign_rule,
-            len(coder.atoms),
-        ),
-        block_scratch(outputs.atom_ids.shape[1]),
-        Written(*outputs[1:]),
-        found.laps,
-        waits,
-    )
-    if not has_memory:
-        raise MemoryError("there is not enough memory to describe an image")
+    work = Work(strips, outputs.grid, by, by.sums(None if sums is None else sums.as_layer))
+    take_strips(work, Room.of(descriptors, by, outputs), waits=True)

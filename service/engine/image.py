@@ -34,11 +34,14 @@ from service.engine.jpeg_rows import (
     own_pixels,
     rows_of,
 )
-from service.engine.kernels.copies import scale_pixels
+from service.engine.kernels.copies import has_contrast, scale_pixels
+from service.engine.kernels.scans import count_pairs
 
 __all__ = ["Picture", "decode", "decode_picture", "decode_rgb", "stated_size"]
 
 Pixels = TypeVar("Pixels")
+
+_USUAL_LIMITS = ImageLimits()
 
 # Transparent pixels show this grey level: white, as on a page.
 _BACKGROUND = 255
@@ -94,17 +97,12 @@ class Picture:
     @property
     def is_blank(self) -> bool:
         """Whether nothing is to be seen but one grey value, as far as coding may blur it."""
-        # Of most images, one row tells.
-        return not _has_contrast(self.gray[len(self.gray) // 2]) and not _has_contrast(self.gray)
+        return not has_contrast(frozen(self.gray), _LEAST_CONTRAST)
 
     def mirrored(self) -> "Picture":
         """The picture with left and right exchanged."""
         colours = None if self.colours is None else np.ascontiguousarray(self.colours[:, ::-1])
         return Picture(np.ascontiguousarray(self.gray[:, ::-1]), colours)
-
-
-def _has_contrast(gray: Float32Array) -> bool:
-    return bool(gray.max() - gray.min() >= _LEAST_CONTRAST)
 
 
 def decode(
@@ -146,7 +144,7 @@ def stated_size(data: bytes) -> tuple[int, int]:
 def _decode(
     data: bytes, limits: ImageLimits | None, read: Callable[[Image.Image, ImageLimits], Pixels]
 ) -> Pixels:
-    limits = limits or ImageLimits()
+    limits = limits or _USUAL_LIMITS
     _check_bytes(data, limits)
     try:
         with _open(data) as picture:
@@ -256,11 +254,8 @@ def _count_jpeg_scans(data: bytes) -> int:
     Where few pairs of bytes look like the start of a scan, every pair counts as a scan, true
     or not, because going from marker to marker takes as long as decoding.
     """
-    # By NumPy in a fifth of the time of bytes.count, which took 5 % of that of decoding.
-    values = np.frombuffer(data, np.uint8)
-    is_start = values[:-1] == 0xFF
-    is_start &= values[1:] == _START_OF_SCAN
-    suspects = int(np.count_nonzero(is_start))
+    # In a twentieth of the time of bytes.count, which took 5 % of that of decoding.
+    suspects = count_pairs(np.frombuffer(data, np.uint8), 0xFF, _START_OF_SCAN)
     if suspects <= _MOST_JPEG_SCANS:
         return suspects
     scans, position = 0, 0

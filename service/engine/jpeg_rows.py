@@ -42,8 +42,11 @@ def own_pixels(picture: JpegImagePlugin.JpegImageFile) -> UInt8Array:
 
     Pillow makes memory for an image if it has none. To copy its own takes a tenth of decoding.
     """
-    pixels = np.zeros((picture.height, picture.width), np.uint8)
-    picture.im = Image.frombuffer("L", picture.size, pixels, "raw", "L", 0, 1).im
+    width, height = picture.size
+    pixels = np.zeros((height, width), np.uint8)
+    # What `Image.frombuffer` ends in, after it has made and dropped another image.
+    core: Any = Image.core  # type: ignore[attr-defined]
+    picture.im = core.map_buffer(pixels, (width, height), "raw", 0, ("L", 0, 1))
     return pixels
 
 

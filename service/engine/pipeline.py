@@ -84,6 +84,7 @@ class FeatureExtractor:
             for number, (view, hash_) in enumerate(zip(config.views, hashes, strict=True))
         )
         self.threads = Threads(threads)
+        self._early_view = next((view for view in self.views if view.is_early), None)
         codes = self.views[config.codes.view].codes
         assert codes is not None  # noqa: S101  # the configuration was checked
         self._codes = codes
@@ -180,7 +181,7 @@ class FeatureExtractor:
 
         Other threads begin with the first rows of the image while the others are decoded.
         """
-        early = EarlyStart(self.views, self.threads)
+        early = EarlyStart(self._early_view, self.threads)
         with early:
             picture = self.decode_picture(data, limits, early.on_rows)
         is_blank = picture.is_blank  # looked at while it is in the cache

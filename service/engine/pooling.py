@@ -21,7 +21,7 @@ from service.engine.kernels.pooling import (
     pool_rows,
 )
 
-__all__ = ["finest_level", "maxima", "no_maxima", "pool", "pyramid", "sign_rule", "to_unit"]
+__all__ = ["finest_level", "maxima", "pool", "pyramid", "room_for_maxima", "sign_rule", "to_unit"]
 
 _SIGN_RULES: dict[SignRule, int] = {"absolute": ABSOLUTE, "raw": RAW, "split": SPLIT}
 
@@ -39,16 +39,17 @@ def pool(
 def finest_level(codes: Codes, grid: tuple[int, int], config: CodesConfig) -> Float32Array:
     """Largest values (regions, regions, n_channels) of codes in the finest regions of a grid."""
     rows, cols = grid
-    finest = no_maxima(config)
+    finest: Float32Array = room_for_maxima(config, 1)[0]
+    finest[:] = 0
     if rows * cols:
         atom_ids, values = frozen(codes.atom_ids), frozen(codes.values)
         pool_rows(atom_ids, values, cols, rows, sign_rule(config), config.n_atoms, finest)
     return finest
 
 
-def no_maxima(config: CodesConfig) -> Float32Array:
-    """Zeros (regions, regions, n_channels), which every maximum starts from."""
-    return np.zeros((config.pyramid[0], config.pyramid[0], config.n_channels), np.float32)
+def room_for_maxima(config: CodesConfig, layers: int) -> Float32Array:
+    """Room for the finest level, (layers, regions, regions, n_channels)."""
+    return np.empty((layers, config.pyramid[0], config.pyramid[0], config.n_channels), np.float32)
 
 
 def sign_rule(config: CodesConfig) -> int:

@@ -18,8 +18,6 @@ from service.engine.fixedpoint import Descriptors
 from service.engine.kernels.encoding import Source
 from service.engine.kernels.fixedpoint import CELL
 from service.engine.kernels.sift import build_feature_map, clamp_descriptors, sum_patches
-from service.engine.kernels.strips import NOT_DECODING, Decoding
-from service.engine.thread_memory import kept_by_thread
 
 __all__ = [
     "FILTERS",
@@ -94,7 +92,6 @@ FILTERS: tuple[Float32Array, Float32Array] = tuple(map(frozen, derivative_filter
 
 _DIRECTIONS = frozen(_directions())
 _PATCH_WEIGHTS = frozen(_patch_weights())
-_NO_IMAGE = frozen(np.zeros((0, 0), np.float32))
 
 
 def grid_shape(height: int, width: int, step: int) -> tuple[int, int]:
@@ -129,33 +126,15 @@ def locate(gray: Float32Array, kind: SiftKind, step: int) -> Grid:
     return Grid(rows, cols, _lazebnik(gray[top:, left:], (rows, cols), step))
 
 
-def in_bands(gray: Float32Array, step: int, rows: int, decoding: Decoding = NOT_DECODING) -> Source:
-    """Fast SIFT of an image, to be computed in bands of at most so many rows of the grid.
+def in_bands(width: int, step: int, rows: int) -> Source:
+    """Fast SIFT of images so wide, to be computed in bands of at most so many rows of the grid.
 
-    They are the descriptors of `locate`: one depends on the pixels of its patch only. Their map is
-    the calling thread's, and may be written by its next call of a kernel.
+    They are the descriptors of `locate`: one depends on the pixels of its patch only.
     """
-    source = _band_source(gray.shape[1], step, rows)
-    return source._replace(gray=frozen(gray), decoding=decoding)
-
-
-@kept_by_thread
-def _band_source(width: int, step: int, rows: int) -> Source:
-    """All but the image."""
     features, peaks = _empty_map(width, rows, step)
     cols = (width - SMALLEST_SIDE) // step + 1
     runs = _descriptors(features, peaks, (rows, cols), step).runs
-    return Source(
-        _NO_IMAGE,
-        NOT_DECODING,
-        *FILTERS,
-        _DIRECTIONS,
-        step,
-        SMALLEST_SIDE,
-        features,
-        peaks,
-        runs,
-    )
+    return Source(*FILTERS, _DIRECTIONS, step, SMALLEST_SIDE, features, peaks, runs)
 
 
 def _margin(shape: tuple[int, int], kind: SiftKind, step: int) -> tuple[int, int]:

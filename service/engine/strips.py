@@ -10,9 +10,9 @@ from functools import lru_cache
 import numpy as np
 
 from service.engine.arrays import Int64Array, frozen
-from service.engine.kernels.strips import PIXEL_ROWS, Strips, set_counter
+from service.engine.kernels.strips import COUNTERS, PIXEL_ROWS, TIMES, Strips, set_counter
 
-__all__ = ["count", "cut", "give_up", "show_rows"]
+__all__ = ["count", "cut", "give_up", "show_rows", "times"]
 
 # Descriptors in a strip, at the least. A strip of an image computes six rows of cells that the
 # next one computes again.
@@ -35,7 +35,7 @@ def cut(
 
     With `first`, the first strip has so many rows of the grid.
     """
-    counters = np.zeros(3, np.int64)
+    counters = np.zeros(COUNTERS, np.int64)
     counters[PIXEL_ROWS] = pixel_rows
     return Strips(_bounds(rows, cols, threads, first), max(_BAND // max(cols, 1), 1), counters)
 
@@ -54,6 +54,12 @@ def _bounds(rows: int, cols: int, threads: int, first: int | None) -> Int64Array
 def count(strips: Strips) -> int:
     """How many strips there are, taken ones included."""
     return len(strips.bounds) - 1
+
+
+def times(strips: Strips) -> list[int]:
+    """Nanoseconds of describing, coding and pooling, those of all threads added up."""
+    found: list[int] = strips.counters[TIMES:].tolist()
+    return found
 
 
 def show_rows(strips: Strips, pixel_rows: int | None = None) -> None:

@@ -4,11 +4,11 @@ Blocks that read the same view share both.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 
 import numpy as np
 
-from service.engine import description, pooling, sift, strips
+from service.engine import description, pooling, strips
 from service.engine.arrays import BoolArray, Float32Array
 from service.engine.blocks import CodesBlock, ResidualsBlock
 from service.engine.codes import Codes
@@ -16,21 +16,22 @@ from service.engine.coding import Coder
 from service.engine.config import DESCRIPTOR_WIDTH, ViewConfig
 from service.engine.encoding import (
     Encoded,
-    Found,
     Outputs,
     ResidualSums,
+    Room,
     Routed,
     TreeCoder,
+    Work,
+    band_room,
     coded_grid,
     encode_by_tree,
-    given,
     take_strips,
 )
 from service.engine.errors import DescriptorError
 from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash
 from service.engine.image import Picture
-from service.engine.kernels.encoding import CODING, POOLING, SIFT, Grid, Source
+from service.engine.kernels.encoding import Grid
 from service.engine.kernels.strips import NOT_DECODING, Decoding, Strips
 from service.engine.stopwatch import Stopwatch
 from service.engine.threads import Threads
@@ -71,9 +72,9 @@ class View:
 
     def _encode(self, descriptors: Descriptors, threads: Threads) -> Outputs:
         count, outputs = len(descriptors), Outputs.of_list(len(descriptors), self.nonzeros)
-        if isinstance(self.hash, Tree):
-            by, shared = TreeCoder(self.hash, self.coder), strips.cut(count, 1, threads.count)
-            encode = partial(encode_by_tree, descriptors, by, outputs, None, shared)
+        if self.by is not None:
+            shared = strips.cut(count, 1, threads.count)
+            encode = partial(encode_by_tree, descriptors, self.by, outputs, None, shared)
             threads.help(encode, strips.count(shared))
             encode()
         else:
@@ -82,18 +83,24 @@ class View:
 
     def _encode_by_hash(self, descriptors: Descriptors, outputs: Outputs) -> None:
         """Fill the outputs of descriptors on their grid; any hash will do."""
-        outputs.leaf_ids[:] = self.hash.route(descriptors)
+        written = outputs.written
+        written.leaf_ids[:] = self.hash.route(descriptors)
         if self.coder is not None:
             fixed = descriptors.fixed(wide=self.coder.wide)
-            outputs.steps[:], outputs.norms[:] = fixed.steps, fixed.norms
+            written.steps[:], written.norms[:] = fixed.steps, fixed.norms
             rows, cols, stride = outputs.grid
             taken = np.arange(rows * cols).reshape(rows, cols)[::stride, ::stride].reshape(-1)
             self.coder.encode_into(outputs.codes, descriptors.at(taken).fixed(wide=self.coder.wide))
 
+    @cached_property
+    def by(self) -> TreeCoder | None:
+        """The tree with the coder of its leaves; None if the hash is no tree."""
+        return TreeCoder(self.hash, self.coder) if isinstance(self.hash, Tree) else None
+
     @property
     def is_early(self) -> bool:
         """Whether an image's first rows can be encoded before the others are there."""
-        return isinstance(self.hash, Tree) and description.is_early(self.config)
+        return self.by is not None and description.is_early(self.config)
 
     @property
     def coder(self) -> Coder | None:
@@ -136,17 +143,35 @@ class View:
             return begun.finish(watch)
         copy = description.image_copy(picture, self.config)
         grid = Grid(*description.grid_shape(copy, self.config), self.stride)
-        has_tree = isinstance(self.hash, Tree)
         located = None if grid.rows else _NO_DESCRIPTORS
-        if located is None and (keep or not has_tree or not description.is_in_bands(self.config)):
+        if located is None and (keep or self.by is None or not self._is_in_bands):
             located = description.locate(copy, self.config)
             watch.lap("sift")
-        if located is not None and not has_tree:
+        if located is not None and self.by is None:
             return self._encode_image_by_hash(located, grid, watch)
         shared = strips.cut(grid.rows, grid.cols, threads.count)
-        coding = ImageCoding(self, copy, grid, shared, located, keep=keep)
+        work = self._work(grid, shared, threads)
+        if located is None:
+            work = work.of_image(copy)
+        coding = ImageCoding(self, work, located)
         threads.help(coding.help, strips.count(shared))
         return coding.finish(watch)
+
+    def _work(self, grid: Grid, shared: Strips, threads: Threads) -> Work:
+        """Strips of a grid for some threads, and room for what each of them finds."""
+        by, codes, residuals = self.by, self.codes, self.residuals
+        assert by is not None  # noqa: S101  # other views have no strips
+        sums, finest, rule = None, None, 0
+        if residuals is not None:
+            sums = residuals.sums((grid.rows, grid.cols), threads.count)
+        if codes is not None:
+            finest = pooling.room_for_maxima(codes.config, threads.count)
+            rule = pooling.sign_rule(codes.config)
+        return Work(shared, grid, by, by.sums(sums, finest, rule))
+
+    @cached_property
+    def _is_in_bands(self) -> bool:
+        return description.is_in_bands(self.config)
 
     def _encode_image_by_hash(
         self, descriptors: Descriptors, grid: Grid, watch: Stopwatch
@@ -154,7 +179,7 @@ class View:
         outputs = Outputs.empty(grid, self.nonzeros)
         self._encode_by_hash(descriptors, outputs)
         watch.lap("coding")
-        routed = Routed((grid.rows, grid.cols), descriptors, outputs.leaf_ids)
+        routed = Routed((grid.rows, grid.cols), descriptors, outputs.written.leaf_ids)
         return Encoded(outputs.codes, coded_grid(grid), routed=routed)
 
     def begin_image(
@@ -164,7 +189,8 @@ class View:
         grid = Grid(*description.grid_shape(gray, self.config), self.stride)
         first = max(int(_FIRST_SHARE * grid.rows), 1)
         shared = strips.cut(grid.rows, grid.cols, threads.count, first, pixel_rows=0)
-        coding = ImageCoding(self, gray, grid, shared, decoding=decoding)
+        work = self._work(grid, shared, threads).of_image(gray, decoding)
+        coding = ImageCoding(self, work)
         threads.help(coding.help, strips.count(shared))
         return coding
 
@@ -172,101 +198,44 @@ class View:
 class ImageCoding:
     """One view of an image, whose strips one thread or several take.
 
-    Its descriptors are computed band by band unless they are `located` already. They and their
-    codes are left when all is done if it is to `keep` them. `decoding` lets threads see the rows
-    of the image come.
+    Its descriptors are computed band by band unless they are `located` already; these are kept,
+    with their codes.
     """
 
-    def __init__(  # noqa: PLR0913  # what it works on, and how
-        self,
-        view: View,
-        copy: Float32Array,
-        grid: Grid,
-        shared: Strips,
-        located: Descriptors | None = None,
-        *,
-        keep: bool = False,
-        decoding: Decoding = NOT_DECODING,
-    ) -> None:
-        self._view, self._copy, self._decoding = view, copy, decoding
-        self._grid, self._strips, self._located = grid, shared, located
-        self._kept = Outputs.empty(grid, view.nonzeros) if keep else None
-        block = view.residuals
-        self._regions = None if block is None else block.regions((grid.rows, grid.cols))
-        self._found: list[Found] = []
+    def __init__(self, view: View, work: Work, located: Descriptors | None = None) -> None:
+        self._view, self._work, self._located = view, work, located
+        self._outputs = None if located is None else Outputs.empty(work.grid, view.nonzeros)
 
     def show_rows(self, pixel_rows: int | None = None) -> None:
         """So many rows of the image are there now, or all."""
-        strips.show_rows(self._strips, pixel_rows)
+        strips.show_rows(self._work.strips, pixel_rows)
 
     def give_up(self) -> None:
         """No more rows will come."""
-        strips.give_up(self._strips)
+        strips.give_up(self._work.strips)
 
     def help(self) -> None:
         """Take strips until there is none."""
-        self._take_strips(waits=False)
+        take_strips(self._work, self._room(), waits=False)
 
     def finish(self, watch: Stopwatch) -> Encoded:
-        """Take strips until there is none, and join what all threads found when all are done."""
-        self._take_strips(waits=True)
-        found = list(self._found)
-        times = [sum(times) for times in zip(*(each.laps.tolist() for each in found), strict=True)]
-        watch.share({"sift": times[SIFT], "coding": times[CODING], "pooling": times[POOLING]})
-        codes = None if self._kept is None else self._kept.codes
-        encoded = Encoded(
-            codes,
-            coded_grid(self._grid),
-            self._finest(found),
-            self._sums(found),
-            self._routed(),
-        )
-        watch.lap("pooling")
-        return encoded
+        """Take strips until there is none; what all threads found, when all are done."""
+        take_strips(self._work, self._room(), waits=True)
+        work, codes, routed = self._work, None, None
+        sift, coding, pooling = strips.times(work.strips)
+        watch.share({"sift": sift, "coding": coding, "pooling": pooling})
+        if self._located is not None and self._outputs is not None:
+            grid, leaf_ids = (work.grid.rows, work.grid.cols), self._outputs.written.leaf_ids
+            codes, routed = self._outputs.codes, Routed(grid, self._located, leaf_ids)
+        finest = None if self._view.codes is None else work.sums.finest[0]
+        sums = None if self._view.residuals is None else ResidualSums.of(work.sums)
+        return Encoded(codes, coded_grid(work.grid), finest, sums, routed)
 
-    def _take_strips(self, *, waits: bool) -> None:
-        view, codes = self._view, self._view.codes
-        assert isinstance(view.hash, Tree)  # noqa: S101  # other views have no strips
-        found = Found.nothing(
-            self._no_sums(),
-            None if codes is None else pooling.no_maxima(codes.config),
-            0 if codes is None else pooling.sign_rule(codes.config),
-        )
-        self._found.append(found)
-        if strips.count(self._strips):
-            by = TreeCoder(view.hash, view.coder)
-            outputs = self._kept or Outputs.of_bands(self._grid, view.nonzeros, self._strips.band)
-            take_strips(self._strips, self._source(), by, outputs, found, waits=waits)
-
-    def _source(self) -> Source:
-        if self._located is not None:
-            return given(self._located)
-        step, band = self._view.config.step, self._strips.band
-        return sift.in_bands(self._copy, step, band, self._decoding)
-
-    def _no_sums(self) -> ResidualSums | None:
-        block = self._view.residuals
-        return None if block is None or self._regions is None else block.sums(self._regions)
-
-    def _finest(self, found: list[Found]) -> Float32Array | None:
-        if self._view.codes is None:
-            return None
-        return reduce(np.maximum, (each.finest for each in found))
-
-    def _sums(self, found: list[Found]) -> ResidualSums | None:
-        """The sums over all strips. They are of integers, so that their order does not matter."""
-        if self._view.residuals is None:
-            return None
-        whole, *others = (each.sums for each in found)
-        for other in others:
-            whole.add(other)
-        return whole
-
-    def _routed(self) -> Routed | None:
-        descriptors, kept = self._located, self._kept
-        if descriptors is None or kept is None:
-            return None
-        return Routed((self._grid.rows, self._grid.cols), descriptors, kept.leaf_ids)
+    def _room(self) -> Room:
+        work, step = self._work, self._view.config.step
+        if self._located is None or self._outputs is None:
+            return band_room(work.gray.shape[1], step, work.strips.band, work.by.kind)
+        return Room.of(self._located, work.by, self._outputs)
 
 
 def _are_usable(lengths: Float32Array) -> BoolArray:

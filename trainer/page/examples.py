@@ -17,7 +17,7 @@ from service.engine import Engine, ImageError
 from service.engine.arrays import Float64Array, UInt8Array
 from service.engine.image import decode_rgb
 from service.engine.overlay import draw_overlay
-from service.engine.ranking import probabilities
+from service.engine.probability import probabilities
 from trainer.data.dataset import Dataset, LabelledImage
 from trainer.evaluate import ScoredImages
 from trainer.metrics import Labels

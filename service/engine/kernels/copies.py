@@ -6,7 +6,7 @@ from service.engine.arrays import Float32Array, UInt8Array
 from service.engine.compiling import allocating_kernel, kernel
 from service.engine.kernels.sift import filter_row
 
-__all__ = ["draw_contours", "reduce_image", "scale_pixels"]
+__all__ = ["draw_contours", "has_contrast", "reduce_image", "scale_pixels"]
 
 
 @kernel
@@ -16,6 +16,22 @@ def scale_pixels(pixels: UInt8Array, scale: float, gray: Float32Array) -> None:
     for y in range(pixels.shape[0]):
         for x in range(pixels.shape[1]):
             gray[y, x] = np.float32(pixels[y, x]) * factor
+
+
+@kernel
+def has_contrast(gray: Float32Array, least: float) -> bool:
+    """Whether two of some pixels (h, w) are so far apart. Of most images, one row tells."""
+    height, width = gray.shape
+    low, high = np.float32(np.inf), np.float32(-np.inf)
+    for i in range(height):
+        y = (height // 2 + i) % height
+        for x in range(width):
+            value = gray[y, x]
+            low = value if value < low else low
+            high = value if value > high else high
+        if high - low >= least:
+            return True
+    return False
 
 
 @kernel

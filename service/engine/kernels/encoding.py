@@ -11,18 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.engine.arrays import (
-    Directions,
-    FixedRows,
-    Float32Array,
-    Int32Array,
-    Int64Array,
-    UInt32Array,
-)
+from service.engine.arrays import Directions, FixedRows, Float32Array, Int32Array, UInt32Array
 from service.engine.compiling import kernel, part
 from service.engine.kernels.coding import fetch_leaves, solve_block
 from service.engine.kernels.fixedpoint import BLOCK, Runs, quantise_block
 from service.engine.kernels.integers import Index, Scratch
+from service.engine.kernels.layers import Layer, Sums, join_layers, own_layer
 from service.engine.kernels.leaves import LeafTables
 from service.engine.kernels.pooling import raise_maxima
 from service.engine.kernels.residuals import add_residuals
@@ -34,6 +28,7 @@ from service.engine.kernels.sift import (
     new_row_buffers,
 )
 from service.engine.kernels.strips import (
+    TIMES,
     Decoding,
     Strips,
     count_as_done,
@@ -41,23 +36,19 @@ from service.engine.kernels.strips import (
     wait_for_all,
     wait_for_rows,
 )
-from service.engine.kernels.system import nanoseconds
+from service.engine.kernels.system import add_to, nanoseconds
 from service.engine.kernels.tree import walk_block
 
 __all__ = [
-    "CODING",
-    "POOLING",
-    "SIFT",
     "Grid",
     "Source",
-    "Sums",
     "TreeTables",
     "Written",
     "encode_strips",
 ]
 
-# Stages whose time is told.
-SIFT, CODING, POOLING = 0, 1, 2
+# Stages whose time is told, as counters.
+_SIFT, _CODING, _POOLING = TIMES, TIMES + 1, TIMES + 2
 
 # An image whose cells are one column: memory for next to nothing where there is no image.
 _NARROWEST = 8
@@ -69,16 +60,14 @@ _NONE, _ONE = np.uint64(0), np.uint64(1)
 
 
 class Source(NamedTuple):
-    """Where descriptors come from.
+    """How descriptors come from an image, or where they are already.
 
-    Those of an image gray (h, w) are computed in features (rows, 2, half, 8), a map of one band,
-    and peaks (rows, 2, half), a grid's row being `step` rows of pixels and a descriptor `side`.
-    With an empty image there is no map. `decoding` is for one that is not decoded yet. `runs` are
-    the descriptors of a band, in the map's memory, or those of the whole grid without a map.
+    Those of an image are computed in features (rows, 2, half, 8), a map of one band, and peaks
+    (rows, 2, half), a grid's row being `step` rows of pixels and a descriptor `side`. Without rows
+    there is no map. `runs` are the descriptors of a band, in the map's memory, or those of the
+    whole grid without a map.
     """
 
-    gray: Float32Array
-    decoding: Decoding
     smooth: Float32Array
     derive: Float32Array
     bands: Float32Array
@@ -119,22 +108,6 @@ class Written(NamedTuple):
     values: Float32Array
 
 
-class Sums(NamedTuple):
-    """What a thread adds up and finds the largest of.
-
-    totals and masses are those of `add_residuals`, regions (n,) being of all descriptors; finest
-    (regions, regions, channels) that of `raise_maxima`. Any may have no regions: it is left out.
-    """
-
-    regions: Int32Array
-    levels_below: int
-    totals: Int32Array
-    masses: Int32Array
-    finest: Float32Array
-    sign_rule: int
-    n_atoms: int
-
-
 @part
 def _pick(scratch: Scratch, grid: Grid, first: Index, size: Index) -> Index:
     """List which of `size` descriptors from the grid's `first` on are coded; how many."""
@@ -158,7 +131,9 @@ def _pick(scratch: Scratch, grid: Grid, first: Index, size: Index) -> Index:
 
 
 @part
-def _describe_band(source: Source, top: int, begin: int, end: int, buffers: RowBuffers) -> None:
+def _describe_band(
+    gray: Float32Array, source: Source, top: int, begin: int, end: int, buffers: RowBuffers
+) -> None:
     """Fill the map of the grid's rows `begin` to `end`, in a strip from row `top` on.
 
     What the band before shares with it is moved, not computed again.
@@ -180,7 +155,7 @@ def _describe_band(source: Source, top: int, begin: int, end: int, buffers: RowB
         shared, top = 0, begin
     done = cells * (begin - top)
     fill_feature_map(
-        source.gray,
+        gray,
         source.step * top,
         done + shared,
         done + rows,
@@ -204,7 +179,7 @@ def _encode_band(
     tree: TreeTables,
     leaves: LeafTables,
     atoms: FixedRows,
-    sums: Sums,
+    own: Layer,
     scratch: Scratch,
     written: Written,
 ) -> None:
@@ -216,10 +191,10 @@ def _encode_band(
     runs = Runs(flat, peaks, starts[_NONE if has_map else first :], stride, longest)
     place = first if written.kept else _NONE
     steps, norms, leaf_ids = written.steps[place:], written.norms[place:], written.leaf_ids[place:]
-    has_codes, has_residuals = written.atom_ids.shape[1] > 0, sums.totals.shape[0] > 0
+    has_codes, has_residuals = written.atom_ids.shape[1] > 0, own.totals.shape[0] > 0
     # While they are reached, if all are to be coded: when the first one is, its row is there.
     fetched = leaves.atom_ids[: leaves.atom_ids.shape[0] if every == _ONE else 0]
-    above = np.uint64(sums.levels_below)
+    above = np.uint64(own.levels_below)
     code = _first_code(written, grid, begin)
     for start in range(_NONE, n, BLOCK):
         stop = min(start + BLOCK, n)
@@ -265,10 +240,10 @@ def _encode_band(
                 leaf_ids,
                 start,
                 stop,
-                sums.regions[first:],
+                own.regions[first:],
                 above,
-                sums.totals,
-                sums.masses,
+                own.totals,
+                own.masses,
             )
 
 
@@ -283,7 +258,7 @@ def _first_code(written: Written, grid: Grid, begin: Index) -> Index:
 
 
 @part
-def _pool_band(grid: Grid, begin: int, end: int, sums: Sums, written: Written) -> None:
+def _pool_band(grid: Grid, begin: int, end: int, own: Layer, written: Written) -> None:
     """Raise the maxima to the codes of the grid's rows `begin` to `end`."""
     first, every = _first_code(written, grid, np.uint64(begin)), grid.every
     raise_maxima(
@@ -293,15 +268,62 @@ def _pool_band(grid: Grid, begin: int, end: int, sums: Sums, written: Written) -
         (begin + every - 1) // every,
         (end + every - 1) // every,
         (grid.rows + every - 1) // every,
-        sums.sign_rule,
-        sums.n_atoms,
-        sums.finest,
+        own.sign_rule,
+        own.n_atoms,
+        own.finest,
     )
+
+
+@part
+def _encode_strip(
+    strips: Strips,
+    number: int,
+    gray: Float32Array,
+    decoding: Decoding,
+    source: Source,
+    buffers: RowBuffers,
+    grid: Grid,
+    directions: Directions,
+    tree: TreeTables,
+    leaves: LeafTables,
+    atoms: FixedRows,
+    own: Layer,
+    scratch: Scratch,
+    written: Written,
+) -> bool:
+    """One strip, band by band; whether its rows have come."""
+    top, bottom = strips.bounds[number], strips.bounds[number + 1]
+    sift = coding = pooling = 0
+    for begin in range(top, bottom, strips.band):
+        end = min(begin + strips.band, bottom)
+        if source.features.shape[0] > 0:
+            last = source.step * (end - 1) + source.side
+            if not wait_for_rows(strips, decoding, source.step * begin, last):
+                return False
+            started = nanoseconds()
+            _describe_band(gray, source, top, begin, end, buffers)
+            sift += nanoseconds() - started
+        started = nanoseconds()
+        first, after = np.uint64(begin), np.uint64(end)
+        _encode_band(
+            source, grid, first, after, directions, tree, leaves, atoms, own, scratch, written
+        )
+        coded = nanoseconds()
+        coding += coded - started
+        if own.finest.shape[0] > 0:
+            _pool_band(grid, begin, end, own, written)
+            pooling += nanoseconds() - coded
+    add_to(strips.counters, _SIFT, sift)
+    add_to(strips.counters, _CODING, coding)
+    add_to(strips.counters, _POOLING, pooling)
+    return True
 
 
 @kernel
 def encode_strips(
     strips: Strips,
+    gray: Float32Array,
+    decoding: Decoding,
     source: Source,
     grid: Grid,
     directions: Directions,
@@ -311,57 +333,44 @@ def encode_strips(
     sums: Sums,
     scratch: Scratch,
     written: Written,
-    laps: Int64Array,
     waits: bool,  # noqa: FBT001  # kernels have no keywords
 ) -> bool:
     """Take strips until there is none; whether there was memory to do so.
 
-    Whoever `waits` returns when all strips are done, by whichever thread. directions has room for
-    a block, `scratch` for a block and m nonzeros. Without nonzeros there are no codes. laps (3,)
-    get the nanoseconds of describing, coding and pooling.
+    Descriptors are those of an image gray (h, w), which `decoding` may fill, or given by `source`.
+    Whoever `waits` returns when all strips are done, by whichever thread, and joins what all of
+    them found. directions has room for a block, `scratch` for a block and m nonzeros. Without
+    nonzeros there are no codes.
     """
-    has_map = source.features.shape[0] > 0
-    buffers = new_row_buffers(source.gray.shape[1] if has_map else _NARROWEST)
+    buffers = new_row_buffers(max(gray.shape[1], _NARROWEST))
     if not have_memory(buffers):
         free_row_buffers(buffers)
         return False
-    n_strips = strips.bounds.shape[0] - 1
-    number, comes = take_next(strips), True
-    while number < n_strips and comes:
-        top, bottom = strips.bounds[number], strips.bounds[number + 1]
-        for begin in range(top, bottom, strips.band):
-            end = min(begin + strips.band, bottom)
-            if has_map:
-                last = source.step * (end - 1) + source.side
-                comes = wait_for_rows(strips, source.decoding, source.step * begin, last)
-                if not comes:
-                    break
-                started = nanoseconds()
-                _describe_band(source, top, begin, end, buffers)
-                laps[SIFT] += nanoseconds() - started
-            started = nanoseconds()
-            _encode_band(
+    n_strips, number = strips.bounds.shape[0] - 1, take_next(strips)
+    if number < n_strips:
+        own, comes = own_layer(strips, sums), True
+        while number < n_strips and comes:
+            comes = _encode_strip(
+                strips,
+                number,
+                gray,
+                decoding,
                 source,
+                buffers,
                 grid,
-                np.uint64(begin),
-                np.uint64(end),
                 directions,
                 tree,
                 leaves,
                 atoms,
-                sums,
+                own,
                 scratch,
                 written,
             )
-            coded = nanoseconds()
-            laps[CODING] += coded - started
-            if sums.finest.shape[0] > 0:
-                _pool_band(grid, begin, end, sums, written)
-                laps[POOLING] += nanoseconds() - coded
-        if comes:
-            count_as_done(strips)
-            number = take_next(strips)
+            if comes:
+                count_as_done(strips)
+                number = take_next(strips)
     free_row_buffers(buffers)
     if waits:
         wait_for_all(strips)
+        join_layers(strips, sums)
     return True

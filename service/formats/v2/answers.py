@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from service.engine import EXPLANATION_CELLS, Codes, ImageError, Manifest
 from service.engine.arrays import BoolArray, Float32Array, Int32Array
-from service.engine.ranking import probabilities
+from service.engine.probability import probabilities
 from service.formats.v2.requests import RequestedOutput
 from service.formats.v2.signature import EXPLANATIONS
 from service.formats.v2.tensors import Datatype, Tensor

@@ -95,8 +95,8 @@ def test_one_pass_gives_the_bits_of_two(
     encode_by_tree(descriptors, TreeCoder(tree, coder if nonzeros else None), outputs)
     leaf_ids, fixed = tree.route(descriptors), descriptors.fixed(wide=wide)
     np.testing.assert_array_equal(outputs.codes.leaf_ids, leaf_ids)
-    np.testing.assert_array_equal(outputs.steps, fixed.steps)
-    np.testing.assert_array_equal(outputs.norms, fixed.norms)
+    np.testing.assert_array_equal(outputs.written.steps, fixed.steps)
+    np.testing.assert_array_equal(outputs.written.norms, fixed.norms)
     if nonzeros:
         _assert_same(outputs.codes, coder.encode(descriptors, leaf_ids))
 

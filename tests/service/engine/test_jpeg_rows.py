@@ -200,7 +200,7 @@ def test_other_threads_see_rows_that_nobody_tells_them_of() -> None:
     pixels, gray = np.zeros_like(whole), np.full(whole.shape, np.nan, np.float32)
     decoding = Decoding(frozen(pixels), gray, 1 / 255)
     begun = TOGETHER.view.begin_image(gray, TOGETHER.threads, decoding)
-    done = begun._strips.counters
+    done = begun._work.strips.counters
     pixels[: HEIGHT // 2] = whole[: HEIGHT // 2]
     until(lambda: bool(done[DONE_STRIPS]))  # nobody but the other thread takes strips here
     pixels[HEIGHT // 2 :] = whole[HEIGHT // 2 :]
@@ -246,7 +246,7 @@ def test_an_early_start_gives_the_blocks_of_several_views() -> None:
 
 
 def test_other_threads_begin_while_an_image_is_decoded() -> None:
-    data, early = jpeg(noise()), EarlyStart(TOGETHER.views, TOGETHER.threads)
+    data, early = jpeg(noise()), EarlyStart(TOGETHER.view, TOGETHER.threads)
     with early:
         picture = TOGETHER.decode_picture(data, None, early.on_rows)
     begun = early.begun_for(TOGETHER.view)
@@ -259,7 +259,7 @@ def test_other_threads_begin_while_an_image_is_decoded() -> None:
 
 
 def test_one_thread_is_told_of_no_rows() -> None:
-    assert EarlyStart(ALONE.views, ALONE.threads).on_rows is None
+    assert EarlyStart(ALONE.view, ALONE.threads).on_rows is None
 
 
 @in_both_orders

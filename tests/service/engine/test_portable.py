@@ -43,15 +43,15 @@ def encode() -> Arrays:
     plain = Descriptors.of(descriptors)
     limited = Descriptors(plain.flat, plain.starts, longest=0.5)
     regions = np.arange(COUNT, dtype=np.int32) % 4
-    sums = ResidualSums.zeros(regions, 4, 8)
+    sums = ResidualSums.empty(regions, 4, 8)
     outputs = Outputs.of_list(COUNT, NONZEROS)
     encode_by_tree(limited, TreeCoder(tree, coder), outputs, sums)
     return {
         "leaf_ids": outputs.codes.leaf_ids,
         "atom_ids": outputs.codes.atom_ids,
         "values": outputs.codes.values,
-        "steps": outputs.steps,
-        "norms": outputs.norms,
+        "steps": outputs.written.steps,
+        "norms": outputs.written.norms,
         "directions": plain.fixed(wide=False).directions,
         "routed_alone": tree.route(limited),
         "coded_alone": coder.encode(limited, outputs.codes.leaf_ids).values,

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from service.engine.arrays import Float32Array
-from service.engine.ranking import Prediction, are_known, confidences, probabilities, rank
+from service.engine.probability import probabilities
+from service.engine.ranking import Prediction, are_known, confidences, rank
 from tests import reference
 from tests.reference import EPSILON
 from tests.support.samples import PROPERTY, random_descriptors

@@ -4,8 +4,8 @@ import threading
 
 import numpy as np
 
-from service.engine import sift
 from service.engine.arrays import Float32Array
+from service.engine.encoding import Kind, band_room
 from service.engine.thread_memory import kept_by_thread
 
 
@@ -38,9 +38,8 @@ def test_memory_that_was_not_asked_for_lately_is_not_kept() -> None:
     assert some_memory(100) is not first
 
 
-def test_images_of_one_width_share_a_map_and_not_their_pixels() -> None:
-    one, two = (np.full((height, 40), height, np.float32) for height in (50, 60))
-    first, second = (sift.in_bands(gray, 2, 8) for gray in (one, two))
-    assert first.features is second.features
-    assert first.gray.shape == (50, 40)
-    assert second.gray.shape == (60, 40)
+def test_images_of_one_width_share_a_map() -> None:
+    kind = Kind(128, wide=False, nonzeros=5)
+    first, second, other = (band_room(width, 2, 8, kind) for width in (40, 40, 50))
+    assert first.source.features is second.source.features
+    assert first.source.features is not other.source.features

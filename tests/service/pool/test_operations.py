@@ -17,7 +17,7 @@ from service.engine import STAGES, Codes, Engine, ImageLimits, write_bundle
 from service.engine.arrays import Float32Array
 from service.engine.blocks import CodesBlock
 from service.engine.bundle import BundleFiles
-from service.engine.ranking import probabilities
+from service.engine.probability import probabilities
 from service.formats.v2 import answers
 from service.formats.v2.signature import output_types
 from service.pool.frames import Frame, Kind, reported_error

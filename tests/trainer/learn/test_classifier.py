@@ -9,7 +9,7 @@ from sklearn.svm import LinearSVC
 
 from service.engine.arrays import Float32Array, Float64Array
 from service.engine.config import ClassifierKind
-from service.engine.ranking import probabilities
+from service.engine.probability import probabilities
 from trainer import parallel
 from trainer.learn import block_search
 from trainer.learn.classifier import (
