@@ -1,59 +1,43 @@
-"""Strips of an image, or of a list of descriptors, that threads take one after the other.
+"""Strips of an image, or of a list of descriptors, that threads share among themselves.
 
-Large ones first, so that little is handed out, then smaller and smaller ones, so that no thread
-waits long for the last. One thread has everything in one strip. Whoever takes a strip works on one
-band of it after the other.
+Whoever comes first owns all rows; the others steal from it (`kernels/strips.py`).
 """
-
-from functools import lru_cache
 
 import numpy as np
 
-from service.engine.arrays import Int64Array, frozen
-from service.engine.kernels.strips import COUNTERS, PIXEL_ROWS, TIMES, Strips, set_counter
+from service.engine.kernels.strips import (
+    COUNTERS,
+    PIXEL_ROWS,
+    TIMES,
+    Strips,
+    pack,
+    set_counter,
+)
 
-__all__ = ["count", "cut", "give_up", "show_rows", "times"]
+__all__ = ["cut", "give_up", "parts", "show_rows", "times"]
 
-# Descriptors in a strip, at the least. A strip of an image computes six rows of cells that the
-# next one computes again.
-_SMALLEST = 512
+# Descriptors that are taken at a time, at the least where there are several threads.
+_LEAST = 512
 
-# What a strip is of what is left, times the number of threads. With .8, and strips of 1024 at the
-# least, a photograph took 1 to 2 % longer on two cores; with strips of 256 1 %.
-_SHARE = 0.6
-
-# Descriptors in a band, at the most, unless a row of the grid has more.
+# Descriptors in a band, which are taken at a time at the most, unless a row of the grid has more.
 _BAND = 2048
 
 _ALL_ROWS = 2**62
 
 
-def cut(
-    rows: int, cols: int, threads: int, first: int | None = None, pixel_rows: int = _ALL_ROWS
-) -> Strips:
-    """Strips of a grid of descriptors, of whose image so many rows are there.
-
-    With `first`, the first strip has so many rows of the grid.
-    """
-    counters = np.zeros(COUNTERS, np.int64)
+def cut(rows: int, cols: int, threads: int, pixel_rows: int = _ALL_ROWS) -> Strips:
+    """A grid of descriptors for some threads, of whose image so many rows are there."""
+    owned, counters = np.zeros(threads, np.int64), np.zeros(COUNTERS, np.int64)
+    owned[0] = pack(0, rows)
     counters[PIXEL_ROWS] = pixel_rows
-    return Strips(_bounds(rows, cols, threads, first), max(_BAND // max(cols, 1), 1), counters)
+    band = max(_BAND // max(cols, 1), 1)
+    least = band if threads == 1 else min(-(-_LEAST // max(cols, 1)), band)
+    return Strips(owned, rows, least, band, counters)
 
 
-@lru_cache(maxsize=32)
-def _bounds(rows: int, cols: int, threads: int, first: int | None) -> Int64Array:
-    bounds, smallest = [0], -(-_SMALLEST // max(cols, 1))
-    if first is not None:
-        bounds.append(min(first, rows))
-    while (left := rows - bounds[-1]) > 0:
-        size = left if threads == 1 else max(int(left * _SHARE / threads), smallest)
-        bounds.append(bounds[-1] + (size if size + smallest <= left else left))
-    return frozen(np.array(bounds, np.int64))
-
-
-def count(strips: Strips) -> int:
-    """How many strips there are, taken ones included."""
-    return len(strips.bounds) - 1
+def parts(strips: Strips) -> int:
+    """How many threads can take rows at the same time."""
+    return max(strips.rows // strips.least, 1)
 
 
 def times(strips: Strips) -> list[int]:

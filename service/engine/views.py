@@ -41,10 +41,6 @@ __all__ = ["ImageCoding", "View"]
 
 _NO_DESCRIPTORS = Descriptors.of(np.empty((0, DESCRIPTOR_WIDTH), np.float32))
 
-# The first strip of an image that is still being decoded, as a part of all rows: not more than is
-# there when others are told of rows for the first time.
-_FIRST_SHARE = 0.15
-
 # The square of a length beyond this is not finite in float32.
 _LONGEST = np.float32(2.0**64)
 
@@ -75,7 +71,7 @@ class View:
         if self.by is not None:
             shared = strips.cut(count, 1, threads.count)
             encode = partial(encode_by_tree, descriptors, self.by, outputs, None, shared)
-            threads.help(encode, strips.count(shared))
+            threads.help(encode, strips.parts(shared))
             encode()
         else:
             self._encode_by_hash(descriptors, outputs)
@@ -154,7 +150,7 @@ class View:
         if located is None:
             work = work.of_image(copy)
         coding = ImageCoding(self, work, located)
-        threads.help(coding.help, strips.count(shared))
+        threads.help(coding.help, strips.parts(shared))
         return coding.finish(watch)
 
     def _work(self, grid: Grid, shared: Strips, threads: Threads) -> Work:
@@ -187,11 +183,10 @@ class View:
     ) -> "ImageCoding":
         """Let other threads encode an image, which an early view is of, as its rows come."""
         grid = Grid(*description.grid_shape(gray, self.config), self.stride)
-        first = max(int(_FIRST_SHARE * grid.rows), 1)
-        shared = strips.cut(grid.rows, grid.cols, threads.count, first, pixel_rows=0)
+        shared = strips.cut(grid.rows, grid.cols, threads.count, pixel_rows=0)
         work = self._work(grid, shared, threads).of_image(gray, decoding)
         coding = ImageCoding(self, work)
-        threads.help(coding.help, strips.count(shared))
+        threads.help(coding.help, strips.parts(shared))
         return coding
 
 

@@ -1,9 +1,9 @@
 """Pixels to codes, residuals and maxima in one pass, strip by strip of an image.
 
-Threads that work on one image take the next strip each time they are done with one, without
-Python in between: a core that other work slows down takes fewer. A strip is worked on in bands of
-a few rows, whose feature map and codes lie in memory of the thread's own that stays in its cache:
-of a photograph they would be three megabytes. Within a band a block of descriptors at a time is
+Threads that work on one image share its rows among themselves, without Python in between: a core
+that other work slows down takes fewer. A thread works on bands of a few rows, whose feature map and
+codes lie in memory of its own that stays in its cache: of a photograph they would be three
+megabytes. Within a band a block of descriptors at a time is
 rounded, routed, solved and added up, so that directions never leave the L1 cache.
 """
 
@@ -32,7 +32,8 @@ from service.engine.kernels.strips import (
     Decoding,
     Strips,
     count_as_done,
-    take_next,
+    new_owner,
+    take_rows,
     wait_for_all,
     wait_for_rows,
 )
@@ -86,6 +87,17 @@ class Grid(NamedTuple):
     every: int
 
 
+class Band(NamedTuple):
+    """Rows `begin` to `end` of the grid, the last of those from `top` on that one thread described.
+
+    There may be none: then `top` is the first one that it will.
+    """
+
+    top: int
+    begin: int
+    end: int
+
+
 class TreeTables(NamedTuple):
     """What a walk reads, see `walk`."""
 
@@ -132,19 +144,16 @@ def _pick(scratch: Scratch, grid: Grid, first: Index, size: Index) -> Index:
 
 @part
 def _describe_band(
-    gray: Float32Array, source: Source, top: int, begin: int, end: int, buffers: RowBuffers
+    gray: Float32Array, source: Source, band: Band, end: int, buffers: RowBuffers
 ) -> None:
-    """Fill the map of the grid's rows `begin` to `end`, in a strip from row `top` on.
+    """Fill the map of the grid's rows that follow a band, up to `end`.
 
-    What the band before shares with it is moved, not computed again.
+    What both share is moved, not computed again.
     """
-    features, cells = source.features, source.step // 2
-    # Of a descriptor's four cells a side, each two apart; the first is the grid's.
-    rows = cells * (end - begin - 1) + _MAP_ROWS
-    shared = _MAP_ROWS - cells if begin > top else 0
+    features, cells, top = source.features, source.step // 2, band.top
+    shared = _MAP_ROWS - cells if band.begin < band.end else 0
     if shared > 0:
-        # Only the last band of a strip may have fewer rows than there is room for.
-        before = features.shape[0] - shared
+        before = _map_rows(source, band.end - band.begin) - shared
         for row in range(shared):
             for parity in range(features.shape[1]):
                 for x in range(features.shape[2]):
@@ -152,13 +161,13 @@ def _describe_band(
                     for n in range(features.shape[3]):
                         features[row, parity, x, n] = features[before + row, parity, x, n]
     else:
-        shared, top = 0, begin
-    done = cells * (begin - top)
+        shared, top = 0, band.end
+    done = cells * (band.end - top)
     fill_feature_map(
         gray,
         source.step * top,
         done + shared,
-        done + rows,
+        done + _map_rows(source, end - band.end),
         source.smooth,
         source.derive,
         source.bands,
@@ -167,6 +176,13 @@ def _describe_band(
         source.peaks,
         shared,
     )
+
+
+@part
+def _map_rows(source: Source, rows: int) -> int:
+    """Rows of the map that so many rows of the grid take."""
+    # Of a descriptor's four cells a side, each two apart; the first is the grid's.
+    return source.step // 2 * (rows - 1) + _MAP_ROWS
 
 
 @part
@@ -275,48 +291,14 @@ def _pool_band(grid: Grid, begin: int, end: int, own: Layer, written: Written) -
 
 
 @part
-def _encode_strip(
-    strips: Strips,
-    number: int,
-    gray: Float32Array,
-    decoding: Decoding,
-    source: Source,
-    buffers: RowBuffers,
-    grid: Grid,
-    directions: Directions,
-    tree: TreeTables,
-    leaves: LeafTables,
-    atoms: FixedRows,
-    own: Layer,
-    scratch: Scratch,
-    written: Written,
+def _wait_for_pixels(
+    strips: Strips, decoding: Decoding, source: Source, band: Band, end: int
 ) -> bool:
-    """One strip, band by band; whether its rows have come."""
-    top, bottom = strips.bounds[number], strips.bounds[number + 1]
-    sift = coding = pooling = 0
-    for begin in range(top, bottom, strips.band):
-        end = min(begin + strips.band, bottom)
-        if source.features.shape[0] > 0:
-            last = source.step * (end - 1) + source.side
-            if not wait_for_rows(strips, decoding, source.step * begin, last):
-                return False
-            started = nanoseconds()
-            _describe_band(gray, source, top, begin, end, buffers)
-            sift += nanoseconds() - started
-        started = nanoseconds()
-        first, after = np.uint64(begin), np.uint64(end)
-        _encode_band(
-            source, grid, first, after, directions, tree, leaves, atoms, own, scratch, written
-        )
-        coded = nanoseconds()
-        coding += coded - started
-        if own.finest.shape[0] > 0:
-            _pool_band(grid, begin, end, own, written)
-            pooling += nanoseconds() - coded
-    add_to(strips.counters, _SIFT, sift)
-    add_to(strips.counters, _CODING, coding)
-    add_to(strips.counters, _POOLING, pooling)
-    return True
+    """Wait for the pixels of the grid's rows that follow a band, up to `end`; whether they come."""
+    # Those of the band are there.
+    described = source.step * (band.end - 1) + source.side
+    first = source.step * band.end if band.begin == band.end else described
+    return wait_for_rows(strips, decoding, first, source.step * (end - 1) + source.side)
 
 
 @kernel
@@ -335,29 +317,37 @@ def encode_strips(
     written: Written,
     waits: bool,  # noqa: FBT001  # kernels have no keywords
 ) -> bool:
-    """Take strips until there is none; whether there was memory to do so.
+    """Take rows until there are none; whether there was memory to do so.
 
     Descriptors are those of an image gray (h, w), which `decoding` may fill, or given by `source`.
-    Whoever `waits` returns when all strips are done, by whichever thread, and joins what all of
-    them found. directions has room for a block, `scratch` for a block and m nonzeros. Without
-    nonzeros there are no codes.
+    Whoever `waits` returns when all rows are done, by whichever thread, and joins what all of them
+    found. directions has room for a block, `scratch` for a block and m nonzeros. Without nonzeros
+    there are no codes.
     """
+    has_map = source.features.shape[0] > 0
     buffers = new_row_buffers(max(gray.shape[1], _NARROWEST))
     if not have_memory(buffers):
         free_row_buffers(buffers)
         return False
-    n_strips, number = strips.bounds.shape[0] - 1, take_next(strips)
-    if number < n_strips:
-        own, comes = own_layer(strips, sums), True
-        while number < n_strips and comes:
-            comes = _encode_strip(
-                strips,
-                number,
-                gray,
-                decoding,
+    thread = new_owner(strips)
+    begin, end = take_rows(strips, thread)
+    if begin < end:
+        own, band = own_layer(strips, sums), Band(begin, begin, begin)
+        while begin < end:
+            if begin != band.end:  # stolen
+                band = Band(begin, begin, begin)
+            if has_map:
+                if not _wait_for_pixels(strips, decoding, source, band, end):
+                    break
+                started = nanoseconds()
+                _describe_band(gray, source, band, end, buffers)
+                add_to(strips.counters, _SIFT, nanoseconds() - started)
+            started = nanoseconds()
+            _encode_band(
                 source,
-                buffers,
                 grid,
+                np.uint64(begin),
+                np.uint64(end),
                 directions,
                 tree,
                 leaves,
@@ -366,9 +356,14 @@ def encode_strips(
                 scratch,
                 written,
             )
-            if comes:
-                count_as_done(strips)
-                number = take_next(strips)
+            coded = nanoseconds()
+            add_to(strips.counters, _CODING, coded - started)
+            if own.finest.shape[0] > 0:
+                _pool_band(grid, begin, end, own, written)
+                add_to(strips.counters, _POOLING, nanoseconds() - coded)
+            count_as_done(strips, end - begin)
+            band = Band(band.top, begin, end)
+            begin, end = take_rows(strips, thread)
     free_row_buffers(buffers)
     if waits:
         wait_for_all(strips)

@@ -23,6 +23,7 @@ __all__ = [
     "own_floats",
     "peek",
     "read",
+    "replace",
     "write",
 ]
 
@@ -61,6 +62,20 @@ def _read(_: Any, counters: Any, place: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address = addresses.item(context, builder, signature.args[0], args[0], args[1])
         return builder.load_atomic(address, "acquire", _WORD)
+
+    return signature, generate
+
+
+def _replace(_: Any, counters: Any, place: Any, before: Any, number: Any) -> Any:
+    """Let one of some counters be a number if it is what it was before; whether it was."""
+    signature = types.boolean(counters, types.int64, types.int64, types.int64)
+    del place, before, number
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        counters, place, before, number = args
+        address = addresses.item(context, builder, signature.args[0], counters, place)
+        found = builder.cmpxchg(address, before, number, "acq_rel", "acquire")
+        return builder.extract_value(found, 1)
 
     return signature, generate
 
@@ -171,6 +186,7 @@ def _free_floats(_: Any, array: Any) -> Any:
 add_to = cast("Callable[[Int64Array, int, int], int]", intrinsic(_add_to))
 read = cast("Callable[[Int64Array, int], int]", intrinsic(_read))
 peek = cast("Callable[[UInt8Array, int, int], int]", intrinsic(_peek))
+replace = cast("Callable[[Int64Array, int, int, int], bool]", intrinsic(_replace))
 write = cast("Callable[[Int64Array, int, int], None]", intrinsic(_write))
 let_others_run = cast("Callable[[bool], None]", intrinsic(_let_others_run))
 nanoseconds = cast("Callable[[], int]", intrinsic(_nanoseconds))

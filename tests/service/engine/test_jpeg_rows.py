@@ -17,7 +17,7 @@ from service.engine.arrays import Float32Array, UInt8Array, frozen
 from service.engine.early_start import EarlyStart
 from service.engine.image import Picture, decode, decode_picture
 from service.engine.jpeg_rows import JpegRows, own_pixels
-from service.engine.kernels.strips import DONE_STRIPS, NOT_DECODING, Decoding
+from service.engine.kernels.strips import DONE_ROWS, NOT_DECODING, Decoding
 from service.engine.views import ImageCoding
 from tests.support.processes import until
 from tests.support.samples import CONFIG, SEVERAL, random_bundle
@@ -202,7 +202,7 @@ def test_other_threads_see_rows_that_nobody_tells_them_of() -> None:
     begun = TOGETHER.view.begin_image(gray, TOGETHER.threads, decoding)
     done = begun._work.strips.counters
     pixels[: HEIGHT // 2] = whole[: HEIGHT // 2]
-    until(lambda: bool(done[DONE_STRIPS]))  # nobody but the other thread takes strips here
+    until(lambda: bool(done[DONE_ROWS]))  # nobody but the other thread takes strips here
     pixels[HEIGHT // 2 :] = whole[HEIGHT // 2 :]
     gray[:] = whole * np.float32(1 / 255)
     begun.show_rows()
