@@ -1,8 +1,11 @@
 """Coding that begins while an image is being decoded, by threads that would wait for it."""
 
+import threading
+from contextlib import suppress
 from types import TracebackType
 
 from service.engine.arrays import Float32Array
+from service.engine.errors import ImageError
 from service.engine.jpeg_rows import OnRows
 from service.engine.kernels.strips import Decoding
 from service.engine.threads import Threads
@@ -21,6 +24,8 @@ class EarlyStart:
     def __init__(self, view: View | None, threads: Threads) -> None:
         self._view = view
         self._threads = threads
+        self._lock = threading.Lock()
+        self._image: tuple[Float32Array, Decoding] | None = None
         self._coding: ImageCoding | None = None
 
     @property
@@ -33,10 +38,36 @@ class EarlyStart:
         return self._coding if view is self._view else None
 
     def _take(self, gray: Float32Array, rows: int, decoding: Decoding) -> None:
-        if self._coding is None and self._view is not None:
-            self._coding = self._view.begin_image(gray, self._threads, decoding)
-        if self._coding is not None and rows:
-            self._coding.show_rows(rows)
+        if self._image is None:
+            self._image = gray, decoding
+            self._threads.help(self._help, self._threads.count)
+        if rows:
+            self._show_rows(rows)
+
+    def _help(self) -> None:
+        """Encode rows. Whoever comes first begins: the decoder's thread has other work."""
+        # An image that cannot be encoded is an error of whoever has it decoded.
+        with suppress(ImageError):
+            coding = self._begin()
+            if coding is not None:
+                coding.help()
+
+    def _begin(self) -> ImageCoding | None:
+        with self._lock:
+            if self._coding is None and self._image is not None and self._view is not None:
+                self._coding = self._view.begin_image(*self._image, self._threads.count)
+            return self._coding
+
+    def _show_rows(self, rows: int | None = None) -> None:
+        coding = self._begin()
+        if coding is not None:
+            coding.show_rows(rows)
+
+    def _give_up(self) -> None:
+        with self._lock:
+            self._image = None  # so that nobody begins any more
+        if self._coding is not None:
+            self._coding.give_up()
 
     def __enter__(self) -> None:
         pass
@@ -47,9 +78,7 @@ class EarlyStart:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._coding is None:
-            return
         if kind is None:
-            self._coding.show_rows()
+            self._show_rows()
         else:
-            self._coding.give_up()
+            self._give_up()

@@ -32,7 +32,7 @@ from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash
 from service.engine.image import Picture
 from service.engine.kernels.encoding import Grid
-from service.engine.kernels.strips import NOT_DECODING, Decoding, Strips
+from service.engine.kernels.strips import Decoding, Strips
 from service.engine.stopwatch import Stopwatch
 from service.engine.threads import Threads
 from service.engine.tree import Tree
@@ -146,22 +146,22 @@ class View:
         if located is not None and self.by is None:
             return self._encode_image_by_hash(located, grid, watch)
         shared = strips.cut(grid.rows, grid.cols, threads.count)
-        work = self._work(grid, shared, threads)
+        work = self._work(grid, shared, threads.count)
         if located is None:
             work = work.of_image(copy)
         coding = ImageCoding(self, work, located)
         threads.help(coding.help, strips.parts(shared))
         return coding.finish(watch)
 
-    def _work(self, grid: Grid, shared: Strips, threads: Threads) -> Work:
+    def _work(self, grid: Grid, shared: Strips, threads: int) -> Work:
         """Strips of a grid for some threads, and room for what each of them finds."""
         by, codes, residuals = self.by, self.codes, self.residuals
         assert by is not None  # noqa: S101  # other views have no strips
         sums, finest, rule = None, None, 0
         if residuals is not None:
-            sums = residuals.sums((grid.rows, grid.cols), threads.count)
+            sums = residuals.sums((grid.rows, grid.cols), threads)
         if codes is not None:
-            finest = pooling.room_for_maxima(codes.config, threads.count)
+            finest = pooling.room_for_maxima(codes.config, threads)
             rule = pooling.sign_rule(codes.config)
         return Work(shared, grid, by, by.sums(sums, finest, rule))
 
@@ -178,16 +178,11 @@ class View:
         routed = Routed((grid.rows, grid.cols), descriptors, outputs.written.leaf_ids)
         return Encoded(outputs.codes, coded_grid(grid), routed=routed)
 
-    def begin_image(
-        self, gray: Float32Array, threads: Threads, decoding: Decoding = NOT_DECODING
-    ) -> "ImageCoding":
-        """Let other threads encode an image, which an early view is of, as its rows come."""
+    def begin_image(self, gray: Float32Array, decoding: Decoding, threads: int) -> "ImageCoding":
+        """An image, which an early view is of, for threads that encode its rows as they come."""
         grid = Grid(*description.grid_shape(gray, self.config), self.stride)
-        shared = strips.cut(grid.rows, grid.cols, threads.count, pixel_rows=0)
-        work = self._work(grid, shared, threads).of_image(gray, decoding)
-        coding = ImageCoding(self, work)
-        threads.help(coding.help, strips.parts(shared))
-        return coding
+        shared = strips.cut(grid.rows, grid.cols, threads, pixel_rows=0)
+        return ImageCoding(self, self._work(grid, shared, threads).of_image(gray, decoding))
 
 
 class ImageCoding:

@@ -195,11 +195,17 @@ def test_the_rows_of_a_coloured_image_are_told_of() -> None:
     assert all(decoding is NOT_DECODING for decoding in told.decodings)
 
 
+def begin(gray: Float32Array, decoding: Decoding) -> ImageCoding:
+    begun = TOGETHER.view.begin_image(gray, decoding, TOGETHER.threads.count)
+    TOGETHER.threads.help(begun.help, TOGETHER.threads.count)
+    return begun
+
+
 def test_other_threads_see_rows_that_nobody_tells_them_of() -> None:
     whole = noise()[:, :, 0] | np.uint8(1)  # no black pixels
     pixels, gray = np.zeros_like(whole), np.full(whole.shape, np.nan, np.float32)
     decoding = Decoding(frozen(pixels), gray, 1 / 255)
-    begun = TOGETHER.view.begin_image(gray, TOGETHER.threads, decoding)
+    begun = begin(gray, decoding)
     done = begun._work.strips.counters
     pixels[: HEIGHT // 2] = whole[: HEIGHT // 2]
     until(lambda: bool(done[DONE_ROWS]))  # nobody but the other thread takes strips here
@@ -281,9 +287,20 @@ def test_a_truncated_image_has_the_error_of_one_thread_and_harms_no_other(
         np.testing.assert_array_equal(TOGETHER.scores(data), ALONE.scores(data))
 
 
+def test_an_image_too_small_for_a_descriptor_is_an_error_of_the_caller_s_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    small = jpeg(noise(0, 12, 300))
+    for _ in range(5):
+        with pytest.raises(BrokenImageError, match="300x12 pixels"):
+            TOGETHER.scores(small)
+    np.testing.assert_array_equal(TOGETHER.scores(jpeg(noise())), ALONE.scores(jpeg(noise())))
+    assert not caplog.records
+
+
 def test_rows_that_never_come_are_not_waited_for() -> None:
     gray = decode(jpeg(noise()), UNLIMITED)
-    begun = TOGETHER.view.begin_image(gray, TOGETHER.threads)
+    begun = begin(gray, NOT_DECODING)
     begun.show_rows(HEIGHT // 3)
     begun.give_up()
     np.testing.assert_array_equal(TOGETHER.scores(png(noise())), ALONE.scores(png(noise())))
