@@ -44,6 +44,7 @@ from service.engine.hashing import Hash, hash_from_tensors
 from service.engine.image import Picture
 from service.engine.image_limits import ImageLimits
 from service.engine.jpeg_rows import OnRows
+from service.engine.kernels.classifier import NO_SCORING, Scoring
 from service.engine.manifest import Manifest
 from service.engine.ranking import Prediction, ScoredImage
 from service.engine.stopwatch import Stopwatch
@@ -172,25 +173,40 @@ class FeatureExtractor:
         self, data: bytes, limits: ImageLimits | None = None, watch: Stopwatch | None = None
     ) -> Float32Array:
         """Encoded image -> pooled vector (n_features,)."""
-        return self._decode_and_pool(data, limits, watch or Stopwatch())[1]
+        pooled = np.empty(self.config.n_features, np.float32)
+        self._decode_and_pool(data, limits, watch or Stopwatch(), pooled)
+        return pooled
 
     def _decode_and_pool(
-        self, data: bytes, limits: ImageLimits | None, watch: Stopwatch
-    ) -> tuple[bool, Float32Array]:
-        """Encoded image -> whether it is blank, and its pooled vector (n_features,).
+        self,
+        data: bytes,
+        limits: ImageLimits | None,
+        watch: Stopwatch,
+        pooled: Float32Array,
+        scoring: Scoring = NO_SCORING,
+    ) -> bool:
+        """Fill the pooled vector (n_features,) of an encoded image; whether it is blank.
 
-        Other threads begin with the first rows of the image while the others are decoded.
+        Other threads begin with the first rows of the image while the others are decoded. When
+        they have done the last view, they help with `scoring`.
         """
-        early = EarlyStart(self._early_view, self.threads)
+        *others, last = self.views
+        early_scoring = scoring if self._early_view is last else NO_SCORING
+        early = EarlyStart(self._early_view, self.threads, early_scoring)
         with early:
             picture = self.decode_picture(data, limits, early.on_rows)
         is_blank = picture.is_blank  # looked at while it is in the cache
         watch.lap("decode")
         encoded = [
             view.encode_image(picture, self.threads, watch, begun=early.begun_for(view))
-            for view in self.views
+            for view in others
         ]
-        return is_blank, self.pool_encoded(encoded, watch)
+        begun = early.begun_for(last)
+        encoded.append(
+            last.encode_image(picture, self.threads, watch, begun=begun, scoring=scoring)
+        )
+        self.pool_encoded(encoded, watch, pooled)
+        return is_blank
 
     def pool_picture(self, picture: Picture, watch: Stopwatch | None = None) -> Float32Array:
         """Picture at working size -> pooled vector (n_features,)."""
@@ -198,9 +214,11 @@ class FeatureExtractor:
         encoded = [view.encode_image(picture, self.threads, watch) for view in self.views]
         return self.pool_encoded(encoded, watch)
 
-    def pool_encoded(self, encoded: Sequence[Encoded], watch: Stopwatch) -> Float32Array:
-        """What the views of an image gave -> pooled vector (n_features,)."""
-        pooled = np.empty(self.config.n_features, np.float32)
+    def pool_encoded(
+        self, encoded: Sequence[Encoded], watch: Stopwatch, out: Float32Array | None = None
+    ) -> Float32Array:
+        """What the views of an image gave -> pooled vector (n_features,), filled into `out`."""
+        pooled = np.empty(self.config.n_features, np.float32) if out is None else out
         for block, place in zip(self.blocks, self.config.slices, strict=True):
             part = block.pool(encoded[block.config.view], pooled[place])
             if block.config.weight != 1:
@@ -270,8 +288,10 @@ class Engine(FeatureExtractor):
     ) -> ScoredImage:
         """Encoded image -> its scores, and what else tells whether it is known."""
         watch = watch or Stopwatch()
-        is_blank, pooled = self._decode_and_pool(data, limits, watch)
-        scores = self.classifier.scores(pooled)
+        pooled = np.empty(self.config.n_features, np.float32)
+        scoring = self.classifier.begin(pooled)
+        is_blank = self._decode_and_pool(data, limits, watch, pooled, scoring)
+        scores = self.classifier.finish(scoring)
         watch.lap("classifier")
         return ScoredImage(scores, is_blank)
 

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from service.engine import description, pooling, strips
-from service.engine.arrays import BoolArray, Float32Array
+from service.engine.arrays import BoolArray, Float32Array, frozen
 from service.engine.blocks import CodesBlock, ResidualsBlock
 from service.engine.codes import Codes
 from service.engine.coding import Coder
@@ -31,8 +31,10 @@ from service.engine.errors import DescriptorError
 from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash
 from service.engine.image import Picture
+from service.engine.kernels.classifier import NO_SCORING, Scoring
 from service.engine.kernels.encoding import Grid
-from service.engine.kernels.strips import Decoding, Strips
+from service.engine.kernels.layers import Sums
+from service.engine.kernels.strips import Decoding
 from service.engine.stopwatch import Stopwatch
 from service.engine.threads import Threads
 from service.engine.tree import Tree
@@ -120,7 +122,7 @@ class View:
         codes = self.codes and replace(self.codes, coder=self.codes.coder.widened())
         return replace(self, hash=hash_, codes=codes)
 
-    def encode_image(
+    def encode_image(  # noqa: PLR0913  # an image, who works on it, and what else they do
         self,
         picture: Picture,
         threads: Threads,
@@ -128,12 +130,13 @@ class View:
         *,
         keep: bool = False,
         begun: "ImageCoding | None" = None,
+        scoring: Scoring = NO_SCORING,
     ) -> Encoded:
         """The codes of an image's descriptors, and sums of their residuals.
 
         `watch` shares the elapsed time as all threads' stages do theirs. `keep` says whether codes
         and descriptors are kept. `begun` is what other threads do for this view of the picture
-        since its decoding began.
+        since its decoding began. They help with `scoring` when they are done here.
         """
         if begun is not None:
             return begun.finish(watch)
@@ -143,27 +146,26 @@ class View:
         if located is None and (keep or self.by is None or not self._is_in_bands):
             located = description.locate(copy, self.config)
             watch.lap("sift")
-        if located is not None and self.by is None:
-            return self._encode_image_by_hash(located, grid, watch)
+        if self.by is None:
+            return self._encode_image_by_hash(located or _NO_DESCRIPTORS, grid, watch)
         shared = strips.cut(grid.rows, grid.cols, threads.count)
-        work = self._work(grid, shared, threads.count)
-        if located is None:
-            work = work.of_image(copy)
+        image = () if located is not None else (frozen(copy),)
+        work = Work(shared, grid, self.by, self._sums(grid, threads.count), scoring, *image)
         coding = ImageCoding(self, work, located)
-        threads.help(coding.help, strips.parts(shared))
+        threads.help(coding.help, max(strips.parts(shared), len(scoring.ends)))
         return coding.finish(watch)
 
-    def _work(self, grid: Grid, shared: Strips, threads: int) -> Work:
-        """Strips of a grid for some threads, and room for what each of them finds."""
+    def _sums(self, grid: Grid, threads: int) -> Sums:
+        """Room for what each of some threads finds of a grid."""
         by, codes, residuals = self.by, self.codes, self.residuals
-        assert by is not None  # noqa: S101  # other views have no strips
+        assert by is not None  # noqa: S101  # only trees are walked by several threads
         sums, finest, rule = None, None, 0
         if residuals is not None:
             sums = residuals.sums((grid.rows, grid.cols), threads)
         if codes is not None:
             finest = pooling.room_for_maxima(codes.config, threads)
             rule = pooling.sign_rule(codes.config)
-        return Work(shared, grid, by, by.sums(sums, finest, rule))
+        return by.sums(sums, finest, rule)
 
     @cached_property
     def _is_in_bands(self) -> bool:
@@ -178,11 +180,19 @@ class View:
         routed = Routed((grid.rows, grid.cols), descriptors, outputs.written.leaf_ids)
         return Encoded(outputs.codes, coded_grid(grid), routed=routed)
 
-    def begin_image(self, gray: Float32Array, decoding: Decoding, threads: int) -> "ImageCoding":
-        """An image, which an early view is of, for threads that encode its rows as they come."""
+    def begin_image(
+        self, gray: Float32Array, decoding: Decoding, threads: int, scoring: Scoring = NO_SCORING
+    ) -> "ImageCoding":
+        """An image, which an early view is of, for threads that encode its rows as they come.
+
+        They help with `scoring` when they are done.
+        """
+        assert self.by is not None  # noqa: S101  # or it would not be early
         grid = Grid(*description.grid_shape(gray, self.config), self.stride)
         shared = strips.cut(grid.rows, grid.cols, threads, pixel_rows=0)
-        return ImageCoding(self, self._work(grid, shared, threads).of_image(gray, decoding))
+        sums = self._sums(grid, threads)
+        work = Work(shared, grid, self.by, sums, scoring, frozen(gray), decoding)
+        return ImageCoding(self, work)
 
 
 class ImageCoding:

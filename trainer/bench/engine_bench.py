@@ -12,7 +12,7 @@ from trainer.bench.photographs import Photographs, find_photographs
 from trainer.bench.settings import BenchSettings
 from trainer.bench.stopwatch import Clock, Duration, Timings, side_by_side
 
-__all__ = ["EngineBench", "each_of", "set_up_engine_bench"]
+__all__ = ["EngineBench", "each_of", "in_turns", "set_up_engine_bench"]
 
 Workloads = Mapping[str, Callable[[], object]]
 
@@ -82,3 +82,15 @@ def each_of(
         return lambda: function(data)
 
     return {f"{name} {number}": workload(data) for number, data in enumerate(images)}
+
+
+def in_turns(
+    functions: Mapping[str, Callable[[bytes], object]], images: list[bytes]
+) -> dict[str, Callable[[], object]]:
+    """The workloads of `each_of` for several functions, image by image.
+
+    What is compared runs one just after the other: a neighbour that comes or goes meanwhile
+    disturbs one image, not all of one side.
+    """
+    sides = [list(each_of(name, run, images).items()) for name, run in functions.items()]
+    return {name: run for own in zip(*sides, strict=True) for name, run in own}

@@ -15,7 +15,7 @@ from service.engine import Engine
 from service.engine.arrays import Float32Array
 from service.engine.config import STEPS
 from service.engine.sift import describe, locate
-from trainer.bench.engine_bench import EngineBench, each_of
+from trainer.bench.engine_bench import EngineBench, each_of, in_turns
 from trainer.bench.engine_processes import measure_throughput
 from trainer.bench.goals import Figure, Goal
 from trainer.bench.machine import pinned, separate_cores
@@ -141,14 +141,8 @@ def threads_2(bench: EngineBench) -> Figure:
     """Compare the time of one image by one thread with that by two."""
     with pinned(separate_cores(2)):  # threads may start with the engine, and inherit it
         one, two = bench.models.load(), bench.models.load(threads=2)
-    images = bench.images
-    timings = bench.compare_elapsed(
-        {
-            **each_of("one_thread", one.classify, images),
-            **each_of("two_threads", two.classify, images),
-        },
-        cores=2,
-    )
+    sides = {"one_thread": one.classify, "two_threads": two.classify}
+    timings = bench.compare_elapsed(in_turns(sides, bench.images), cores=2)
     return Figure.ratio(timings.averaged(), "one_thread", "two_threads")
 
 
@@ -165,9 +159,8 @@ def fast_recipe_cost(bench: EngineBench) -> Figure:
 def _recipe_cost(bench: EngineBench, name: RecipeName) -> Figure:
     ours, paper = bench.models.load_recipe(name), bench.models.load_recipe("paper")
     images = [path.read_bytes() for path in bench.photographs.caltech]
-    timings = bench.compare(
-        {**each_of(name, ours.classify, images), **each_of("paper", paper.classify, images)}
-    )
+    sides: dict[str, Callable[[bytes], object]] = {name: ours.classify, "paper": paper.classify}
+    timings = bench.compare(in_turns(sides, images))
     return Figure.ratio(timings.averaged(), name, "paper")
 
 

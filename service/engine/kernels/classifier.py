@@ -5,13 +5,37 @@ than half of them, are never read. Reading the others is bound by memory: they a
 8-bit integers, and asked for ahead.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from service.engine.arrays import CACHE_LINE, Float32Array, Int8Array, Int64Array, UInt32Array
+from service.engine.arrays import (
+    CACHE_LINE,
+    Float32Array,
+    Int8Array,
+    Int64Array,
+    UInt32Array,
+    frozen,
+)
 from service.engine.compiling import kernel, part
 from service.engine.kernels.integers import prefetch
+from service.engine.kernels.system import add_to, let_others_run, nanoseconds, read, write
 
-__all__ = ["fill_scores", "take_weights"]
+__all__ = [
+    "DONE_PARTS",
+    "IS_POOLED",
+    "NO_SCORING",
+    "Scoring",
+    "fill_scores",
+    "help_to_score",
+    "take_weights",
+]
+
+IS_POOLED, _NEXT_PART, DONE_PARTS = 0, 1, 2
+
+# Nanoseconds that a thread waits for a pooled vector, which may never come: an image is pooled
+# within a few milliseconds.
+_LONGEST_WAIT = 10_000_000
 
 _LINE = np.uint64(CACHE_LINE)
 _NOTHING = np.float32(0)
@@ -21,6 +45,33 @@ _THREE, _FOUR = np.uint64(3), np.uint64(4)
 # Rows that are on their way while four are added: 0.52 ms instead of 0.71 for 2048 atoms and
 # 101 labels after 32 MB of other data were read. Distances of 4 to 32 do alike.
 _AHEAD = np.uint64(16)
+
+
+class Scoring(NamedTuple):
+    """A pooled vector (f,) times weights (f, columns), in parts that threads share.
+
+    ends (parts,) of parts that follow one another; nonzero (f,) is scratch; sums (parts, ≥ columns)
+    are filled, of which no two parts share a cache line; counters (3,) say whether the pooled
+    vector is there, which part is to be taken next, and how many are done.
+    """
+
+    pooled: Float32Array
+    weights: Int8Array
+    ends: Int64Array
+    nonzero: UInt32Array
+    sums: Float32Array
+    counters: Int64Array
+
+
+NO_SCORING = Scoring(
+    frozen(np.zeros(0, np.float32)),
+    frozen(np.zeros((0, 0), np.int8)),
+    frozen(np.zeros(0, np.int64)),
+    np.zeros(0, np.uint32),
+    np.zeros((0, 0), np.float32),
+    np.zeros(0, np.int64),
+)
+"""Of a vector without parts."""
 
 
 @part
@@ -33,7 +84,7 @@ def _add_scores(
     scores: Float32Array,
 ) -> None:
     """Add the products of the features `begin` to `end` with their weights to `scores`."""
-    labels = np.uint64(scores.shape[0])
+    labels = np.uint64(weights.shape[1])
     # Listed without a branch, which zeros at random places would often mispredict: 0.34 ms
     # instead of 0.55 when the weights are in the cache.
     count = _NONE
@@ -60,31 +111,62 @@ def _add_scores(
             scores[label] += pooled[row] * np.float32(weights[row, label])
 
 
+@part
+def _take_parts(scoring: Scoring) -> None:
+    """Add up parts until there is none that nobody has taken."""
+    n_parts = scoring.ends.shape[0]
+    number = add_to(scoring.counters, _NEXT_PART, 1)
+    while number < n_parts:
+        begin, sums = scoring.ends[number - 1] if number > 0 else 0, scoring.sums[number]
+        sums[:] = 0
+        _add_scores(
+            scoring.pooled,
+            scoring.weights,
+            begin,
+            scoring.ends[number],
+            scoring.nonzero[begin:],
+            sums,
+        )
+        add_to(scoring.counters, DONE_PARTS, 1)
+        number = add_to(scoring.counters, _NEXT_PART, 1)
+
+
+@part
+def help_to_score(scoring: Scoring) -> None:
+    """Wait until the pooled vector is there, for a while, and add up some of its parts."""
+    if scoring.ends.shape[0] > 0:
+        started = nanoseconds()
+        while read(scoring.counters, IS_POOLED) == 0 and nanoseconds() - started < _LONGEST_WAIT:
+            let_others_run(False)  # noqa: FBT003  # kernels have no keywords
+        if read(scoring.counters, IS_POOLED) != 0:
+            _take_parts(scoring)
+
+
 @kernel
 def fill_scores(
-    pooled: Float32Array,
-    weights: Int8Array,
-    ends: Int64Array,
+    scoring: Scoring,
+    blocks: Int64Array,
     scales: Float32Array,
     bias: Float32Array,
-    nonzero: UInt32Array,
-    sums: Float32Array,
     scores: Float32Array,
 ) -> None:
-    """Bias, and pooled·weights block by block, each label's times its scale in the block.
+    """Bias, and pooled·weights part by part, each label's times its scale in the part's block.
 
-    pooled (f,); weights (f, columns); ends (blocks,) of blocks that follow one another; scales
-    (blocks, labels); bias (labels,); nonzero (f,) and sums (columns,) scratch; scores (labels,).
+    The pooled vector is there: whoever waits for it adds up some parts. blocks (parts,); scales
+    (blocks, labels); bias (labels,); scores (labels,) out.
     """
+    write(scoring.counters, IS_POOLED, 1)
+    _take_parts(scoring)
+    n_parts = scoring.ends.shape[0]
+    while read(scoring.counters, DONE_PARTS) < n_parts:
+        let_others_run(False)  # noqa: FBT003
     for label in range(scores.shape[0]):
         scores[label] = bias[label]
-    begin = 0
-    for block in range(ends.shape[0]):
-        sums[:] = 0
-        _add_scores(pooled, weights, begin, ends[block], nonzero, sums)
+    # In their order, whoever added them up.
+    for number in range(n_parts):
+        own, block = scoring.sums[number], blocks[number]
         for label in range(scores.shape[0]):
-            scores[label] += scales[block, label] * sums[label]
-        begin = ends[block]
+            scores[label] += scales[block, label] * own[label]
 
 
 @kernel

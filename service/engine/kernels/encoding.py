@@ -13,6 +13,7 @@ import numpy as np
 
 from service.engine.arrays import Directions, FixedRows, Float32Array, Int32Array, UInt32Array
 from service.engine.compiling import kernel, part
+from service.engine.kernels.classifier import Scoring, help_to_score
 from service.engine.kernels.coding import fetch_leaves, solve_block
 from service.engine.kernels.fixedpoint import BLOCK, Runs, quantise_block
 from service.engine.kernels.integers import Index, Scratch
@@ -315,21 +316,22 @@ def encode_strips(
     sums: Sums,
     scratch: Scratch,
     written: Written,
+    scoring: Scoring,
     waits: bool,  # noqa: FBT001  # kernels have no keywords
 ) -> bool:
     """Take rows until there are none; whether there was memory to do so.
 
     Descriptors are those of an image gray (h, w), which `decoding` may fill, or given by `source`.
     Whoever `waits` returns when all rows are done, by whichever thread, and joins what all of them
-    found. directions has room for a block, `scratch` for a block and m nonzeros. Without nonzeros
-    there are no codes.
+    found; the others help to score it when it is pooled. directions has room for a block,
+    `scratch` for a block and m nonzeros. Without nonzeros there are no codes.
     """
     has_map = source.features.shape[0] > 0
     buffers = new_row_buffers(max(gray.shape[1], _NARROWEST))
     if not have_memory(buffers):
         free_row_buffers(buffers)
         return False
-    thread = new_owner(strips)
+    thread, comes = new_owner(strips), True
     begin, end = take_rows(strips, thread)
     if begin < end:
         own, band = own_layer(strips, sums), Band(begin, begin, begin)
@@ -337,7 +339,8 @@ def encode_strips(
             if begin != band.end:  # stolen
                 band = Band(begin, begin, begin)
             if has_map:
-                if not _wait_for_pixels(strips, decoding, source, band, end):
+                comes = _wait_for_pixels(strips, decoding, source, band, end)
+                if not comes:
                     break
                 started = nanoseconds()
                 _describe_band(gray, source, band, end, buffers)
@@ -368,4 +371,6 @@ def encode_strips(
     if waits:
         wait_for_all(strips)
         join_layers(strips, sums)
+    elif comes:
+        help_to_score(scoring)
     return True

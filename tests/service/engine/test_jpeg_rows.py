@@ -17,7 +17,8 @@ from service.engine.arrays import Float32Array, UInt8Array, frozen
 from service.engine.early_start import EarlyStart
 from service.engine.image import Picture, decode, decode_picture
 from service.engine.jpeg_rows import JpegRows, own_pixels
-from service.engine.kernels.strips import DONE_ROWS, NOT_DECODING, Decoding
+from service.engine.kernels.classifier import DONE_PARTS, IS_POOLED
+from service.engine.kernels.strips import DONE_ROWS, NOT_DECODING, Decoding, set_counter
 from service.engine.views import ImageCoding
 from tests.support.processes import until
 from tests.support.samples import CONFIG, SEVERAL, random_bundle
@@ -262,6 +263,31 @@ def test_other_threads_begin_while_an_image_is_decoded() -> None:
     assert found.finest is not None
     assert expected.finest is not None
     np.testing.assert_array_equal(found.finest, expected.finest)
+
+
+def test_other_threads_score_the_pooled_vector_once_it_is_there() -> None:
+    gray, pooled = decode(jpeg(noise()), UNLIMITED), no_vector()
+    scoring = TOGETHER.classifier.begin(pooled)
+    begun = TOGETHER.view.begin_image(gray, NOT_DECODING, TOGETHER.threads.count, scoring)
+    begun.show_rows()
+    TOGETHER.pool_encoded([begun.finish(Stopwatch())], Stopwatch(), pooled)
+    TOGETHER.threads.help(begun.help, TOGETHER.threads.count)
+    set_counter(scoring.counters, IS_POOLED, 1)
+    until(lambda: scoring.counters[DONE_PARTS] == len(scoring.ends))  # by nobody but the helper
+    found, expected = TOGETHER.classifier.finish(scoring), ALONE.classifier.scores(pooled)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_pooled_vector_that_never_comes_is_not_waited_for() -> None:
+    picture, data = TOGETHER.decode_picture(jpeg(noise())), jpeg(noise())
+    for _ in range(3):
+        scoring = TOGETHER.classifier.begin(no_vector())
+        TOGETHER.view.encode_image(picture, TOGETHER.threads, Stopwatch(), scoring=scoring)
+    np.testing.assert_array_equal(TOGETHER.scores(data), ALONE.scores(data))
+
+
+def no_vector() -> Float32Array:
+    return np.empty(TOGETHER.config.n_features, np.float32)
 
 
 def test_one_thread_is_told_of_no_rows() -> None:
