@@ -20,10 +20,11 @@ from service.engine.arrays import (
     frozen,
 )
 from service.engine.config import EngineConfig, weight_columns
-from service.engine.kernels.classifier import Scoring, fill_scores, take_weights
+from service.engine.kernels.classifier import IS_POOLED, Scoring, fill_scores, take_weights
+from service.engine.kernels.strips import set_counter
 from service.engine.thread_memory import kept_by_thread
 
-__all__ = ["LinearClassifier"]
+__all__ = ["LinearClassifier", "SharedScores"]
 
 # What the largest weight of a block and label is in fixed point.
 _LARGEST = 2**7 - 1
@@ -100,23 +101,14 @@ class LinearClassifier:
 
     def scores(self, pooled: Float32Array) -> Float32Array:
         """Scores (n_labels,) of a pooled vector (n_features,)."""
-        return self.finish(self.begin(pooled))
+        return self.begin(pooled).finish()
 
-    def begin(self, pooled: Float32Array) -> Scoring:
-        """What threads need to help with the scores of a pooled vector, which is filled later."""
-        ends, _ = self._parts
-        n_features, columns = self.padded_weights.shape
-        room = _room(n_features, columns, len(ends))
-        return Scoring(frozen(pooled), self.padded_weights, ends, *room, np.zeros(3, np.int64))
-
-    def finish(self, scoring: Scoring) -> Float32Array:
-        """Scores (n_labels,) of the pooled vector, which is filled now."""
-        scores = np.empty(len(self.bias), np.float32)
-        fill_scores(scoring, self._parts[1], self.scales, self.bias, scores)
-        return scores
+    def begin(self, pooled: Float32Array) -> "SharedScores":
+        """The scores of a pooled vector that is filled later, for threads that may help."""
+        return SharedScores(self, frozen(pooled))
 
     @cached_property
-    def _parts(self) -> tuple[Int64Array, Int64Array]:
+    def parts(self) -> tuple[Int64Array, Int64Array]:
         """Where parts of blocks end, each after the one before, and which blocks they are of."""
         ends: list[int] = []
         blocks: list[int] = []
@@ -126,6 +118,35 @@ class LinearClassifier:
             ends.extend(begin + (end - begin) * part // count for part in range(1, count + 1))
             blocks.extend([block] * count)
         return frozen(np.array(ends, np.int64)), frozen(np.array(blocks, np.int64))
+
+
+class SharedScores:
+    """The scores of one pooled vector, which several threads may add up when it is filled."""
+
+    def __init__(self, classifier: LinearClassifier, pooled: Float32Array) -> None:
+        weights, (ends, blocks) = classifier.padded_weights, classifier.parts
+        room = _room(len(pooled), weights.shape[1], len(ends))
+        self.scoring = Scoring(pooled, weights, ends, *room, np.zeros(3, np.int64))
+        self._scores = np.empty(len(classifier.bias), np.float32)
+        self._rest = blocks, classifier.scales, classifier.bias, self._scores
+
+    @property
+    def parts(self) -> int:
+        """How many threads can help at the same time."""
+        return len(self.scoring.ends)
+
+    def finish(self) -> Float32Array:
+        """The scores (n_labels,); the pooled vector is filled now."""
+        fill_scores(self.scoring, *self._rest, False)  # noqa: FBT003  # kernels have no keywords
+        return self._scores
+
+    def help(self) -> None:
+        """Wait until the pooled vector is filled, for a while, and add up some parts."""
+        fill_scores(self.scoring, *self._rest, True)  # noqa: FBT003
+
+    def give_up(self) -> None:
+        """Tell those who wait that no vector will come."""
+        set_counter(self.scoring.counters, IS_POOLED, -1)
 
 
 @kept_by_thread

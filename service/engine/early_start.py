@@ -5,9 +5,9 @@ from contextlib import suppress
 from types import TracebackType
 
 from service.engine.arrays import Float32Array
+from service.engine.classifier import SharedScores
 from service.engine.errors import ImageError
 from service.engine.jpeg_rows import OnRows
-from service.engine.kernels.classifier import NO_SCORING, Scoring
 from service.engine.kernels.strips import Decoding
 from service.engine.threads import Threads
 from service.engine.views import ImageCoding, View
@@ -19,13 +19,15 @@ class EarlyStart:
     """In its `with` statement an image is decoded; other threads encode the rows that are there.
 
     That is for a view whose descriptors are of the image itself, if there is one. Where decoding
-    fails, they are told so when the statement ends. They help with `scoring` when they are done.
+    fails, they are told so when the statement ends. They help with `scores` when they are done.
     """
 
-    def __init__(self, view: View | None, threads: Threads, scoring: Scoring = NO_SCORING) -> None:
+    def __init__(
+        self, view: View | None, threads: Threads, scores: SharedScores | None = None
+    ) -> None:
         self._view = view
         self._threads = threads
-        self._scoring = scoring
+        self._scores = scores
         self._lock = threading.Lock()
         self._image: tuple[Float32Array, Decoding] | None = None
         self._coding: ImageCoding | None = None
@@ -57,8 +59,8 @@ class EarlyStart:
     def _begin(self) -> ImageCoding | None:
         with self._lock:
             if self._coding is None and self._image is not None and self._view is not None:
-                count, scoring = self._threads.count, self._scoring
-                self._coding = self._view.begin_image(*self._image, count, scoring)
+                count, scores = self._threads.count, self._scores
+                self._coding = self._view.begin_image(*self._image, count, scores)
             return self._coding
 
     def _show_rows(self, rows: int | None = None) -> None:

@@ -23,7 +23,6 @@ from service.engine.arrays import (
 from service.engine.codes import Codes
 from service.engine.coding import Coder, no_coder
 from service.engine.fixedpoint import Descriptors, block_scratch, lengths_of, room_for_block
-from service.engine.kernels.classifier import NO_SCORING, Scoring
 from service.engine.kernels.encoding import Grid, Source, TreeTables, Written, encode_strips
 from service.engine.kernels.fixedpoint import CELL
 from service.engine.kernels.integers import LANES, Scratch
@@ -278,14 +277,12 @@ class Work(NamedTuple):
     """What threads share: strips of a grid, what codes it, and what they find.
 
     The grid is that of an image gray (h, w), which `decoding` may fill, or of given descriptors.
-    Threads that have found no more rows help with the scores.
     """
 
     strips: Strips
     grid: Grid
     by: TreeCoder
     sums: Sums
-    scoring: Scoring = NO_SCORING
     gray: Float32Array = _NO_IMAGE
     decoding: Decoding = NOT_DECODING
 
@@ -307,7 +304,6 @@ def take_strips(work: Work, room: Room, *, waits: bool) -> None:
         work.sums,
         scratch,
         written,
-        work.scoring,
         waits,
     )
     if not has_memory:

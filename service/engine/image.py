@@ -255,7 +255,7 @@ def _count_jpeg_scans(data: bytes) -> int:
     or not, because going from marker to marker takes as long as decoding.
     """
     # In a twentieth of the time of bytes.count, which took 5 % of that of decoding.
-    suspects = count_pairs(np.frombuffer(data, np.uint8), 0xFF, _START_OF_SCAN)
+    suspects = count_pairs(frozen(np.frombuffer(data, np.uint8)), 0xFF, _START_OF_SCAN)
     if suspects <= _MOST_JPEG_SCANS:
         return suspects
     scans, position = 0, 0

@@ -25,7 +25,7 @@ from service.engine.bundle import (
     read_bundle,
     view_prefix,
 )
-from service.engine.classifier import LinearClassifier
+from service.engine.classifier import LinearClassifier, SharedScores
 from service.engine.codes import Codes
 from service.engine.coding import Coder
 from service.engine.config import (
@@ -44,7 +44,6 @@ from service.engine.hashing import Hash, hash_from_tensors
 from service.engine.image import Picture
 from service.engine.image_limits import ImageLimits
 from service.engine.jpeg_rows import OnRows
-from service.engine.kernels.classifier import NO_SCORING, Scoring
 from service.engine.manifest import Manifest
 from service.engine.ranking import Prediction, ScoredImage
 from service.engine.stopwatch import Stopwatch
@@ -183,16 +182,16 @@ class FeatureExtractor:
         limits: ImageLimits | None,
         watch: Stopwatch,
         pooled: Float32Array,
-        scoring: Scoring = NO_SCORING,
+        scores: SharedScores | None = None,
     ) -> bool:
         """Fill the pooled vector (n_features,) of an encoded image; whether it is blank.
 
         Other threads begin with the first rows of the image while the others are decoded. When
-        they have done the last view, they help with `scoring`.
+        they have done the last view, they help with `scores`.
         """
         *others, last = self.views
-        early_scoring = scoring if self._early_view is last else NO_SCORING
-        early = EarlyStart(self._early_view, self.threads, early_scoring)
+        is_last = self._early_view is last
+        early = EarlyStart(self._early_view, self.threads, scores if is_last else None)
         with early:
             picture = self.decode_picture(data, limits, early.on_rows)
         is_blank = picture.is_blank  # looked at while it is in the cache
@@ -202,9 +201,7 @@ class FeatureExtractor:
             for view in others
         ]
         begun = early.begun_for(last)
-        encoded.append(
-            last.encode_image(picture, self.threads, watch, begun=begun, scoring=scoring)
-        )
+        encoded.append(last.encode_image(picture, self.threads, watch, begun=begun, scores=scores))
         self.pool_encoded(encoded, watch, pooled)
         return is_blank
 
@@ -289,9 +286,9 @@ class Engine(FeatureExtractor):
         """Encoded image -> its scores, and what else tells whether it is known."""
         watch = watch or Stopwatch()
         pooled = np.empty(self.config.n_features, np.float32)
-        scoring = self.classifier.begin(pooled)
-        is_blank = self._decode_and_pool(data, limits, watch, pooled, scoring)
-        scores = self.classifier.finish(scoring)
+        shared = self.classifier.begin(pooled)
+        is_blank = self._decode_and_pool(data, limits, watch, pooled, shared)
+        scores = shared.finish()
         watch.lap("classifier")
         return ScoredImage(scores, is_blank)
 

@@ -1,9 +1,9 @@
 """Several cores for one image: threads that help whoever works on it.
 
 Kernels run without the GIL and share their work by strips (`strips.py`). What a thread computes
-does not depend on who took which strip, so that any number of threads gives the same answer, bit
+does not depend on who took which rows, so that any number of threads gives the same answer, bit
 for bit. Whoever asks for help goes on by itself if none comes, and knows from the strips when all
-is done: to wait for a thread, and to be woken, takes longer than the last strip.
+is done: to wait for a thread, and to be woken, takes longer than the last rows.
 """
 
 import logging

@@ -11,6 +11,7 @@ import numpy as np
 from service.engine import description, pooling, strips
 from service.engine.arrays import BoolArray, Float32Array, frozen
 from service.engine.blocks import CodesBlock, ResidualsBlock
+from service.engine.classifier import SharedScores
 from service.engine.codes import Codes
 from service.engine.coding import Coder
 from service.engine.config import DESCRIPTOR_WIDTH, ViewConfig
@@ -31,7 +32,6 @@ from service.engine.errors import DescriptorError
 from service.engine.fixedpoint import Descriptors
 from service.engine.hashing import Hash
 from service.engine.image import Picture
-from service.engine.kernels.classifier import NO_SCORING, Scoring
 from service.engine.kernels.encoding import Grid
 from service.engine.kernels.layers import Sums
 from service.engine.kernels.strips import Decoding
@@ -130,13 +130,13 @@ class View:
         *,
         keep: bool = False,
         begun: "ImageCoding | None" = None,
-        scoring: Scoring = NO_SCORING,
+        scores: SharedScores | None = None,
     ) -> Encoded:
         """The codes of an image's descriptors, and sums of their residuals.
 
         `watch` shares the elapsed time as all threads' stages do theirs. `keep` says whether codes
         and descriptors are kept. `begun` is what other threads do for this view of the picture
-        since its decoding began. They help with `scoring` when they are done here.
+        since its decoding began. They help with `scores` when they are done here.
         """
         if begun is not None:
             return begun.finish(watch)
@@ -150,9 +150,9 @@ class View:
             return self._encode_image_by_hash(located or _NO_DESCRIPTORS, grid, watch)
         shared = strips.cut(grid.rows, grid.cols, threads.count)
         image = () if located is not None else (frozen(copy),)
-        work = Work(shared, grid, self.by, self._sums(grid, threads.count), scoring, *image)
-        coding = ImageCoding(self, work, located)
-        threads.help(coding.help, max(strips.parts(shared), len(scoring.ends)))
+        work = Work(shared, grid, self.by, self._sums(grid, threads.count), *image)
+        coding = ImageCoding(self, work, located, scores)
+        threads.help(coding.help, coding.parts)
         return coding.finish(watch)
 
     def _sums(self, grid: Grid, threads: int) -> Sums:
@@ -181,29 +181,39 @@ class View:
         return Encoded(outputs.codes, coded_grid(grid), routed=routed)
 
     def begin_image(
-        self, gray: Float32Array, decoding: Decoding, threads: int, scoring: Scoring = NO_SCORING
+        self,
+        gray: Float32Array,
+        decoding: Decoding,
+        threads: int,
+        scores: SharedScores | None = None,
     ) -> "ImageCoding":
         """An image, which an early view is of, for threads that encode its rows as they come.
 
-        They help with `scoring` when they are done.
+        They help with `scores` when they are done.
         """
         assert self.by is not None  # noqa: S101  # or it would not be early
         grid = Grid(*description.grid_shape(gray, self.config), self.stride)
         shared = strips.cut(grid.rows, grid.cols, threads, pixel_rows=0)
         sums = self._sums(grid, threads)
-        work = Work(shared, grid, self.by, sums, scoring, frozen(gray), decoding)
-        return ImageCoding(self, work)
+        work = Work(shared, grid, self.by, sums, frozen(gray), decoding)
+        return ImageCoding(self, work, scores=scores)
 
 
 class ImageCoding:
     """One view of an image, whose strips one thread or several take.
 
     Its descriptors are computed band by band unless they are `located` already; these are kept,
-    with their codes.
+    with their codes. Threads that find no more rows help with `scores`.
     """
 
-    def __init__(self, view: View, work: Work, located: Descriptors | None = None) -> None:
-        self._view, self._work, self._located = view, work, located
+    def __init__(
+        self,
+        view: View,
+        work: Work,
+        located: Descriptors | None = None,
+        scores: SharedScores | None = None,
+    ) -> None:
+        self._view, self._work, self._located, self._scores = view, work, located, scores
         self._outputs = None if located is None else Outputs.empty(work.grid, view.nonzeros)
 
     def show_rows(self, pixel_rows: int | None = None) -> None:
@@ -212,11 +222,20 @@ class ImageCoding:
 
     def give_up(self) -> None:
         """No more rows will come."""
+        if self._scores is not None:
+            self._scores.give_up()
         strips.give_up(self._work.strips)
 
+    @property
+    def parts(self) -> int:
+        """How many threads can work on it at the same time."""
+        return max(strips.parts(self._work.strips), self._scores.parts if self._scores else 1)
+
     def help(self) -> None:
-        """Take strips until there is none."""
+        """Take rows until there are none, then parts of the scores."""
         take_strips(self._work, self._room(), waits=False)
+        if self._scores is not None:
+            self._scores.help()
 
     def finish(self, watch: Stopwatch) -> Encoded:
         """Take strips until there is none; what all threads found, when all are done."""

@@ -67,6 +67,7 @@ def run_every_kernel() -> None:
         engine = Engine(Bundle(Manifest("warm", 1, "", config, _LABELS), _tensors(config)))
         engine.classify(sample_image(64))
         engine.explain(sample_image(64))
+    engine.classify(sample_image(64, "JPEG"))
     for sign in (1, -1):  # which kernels of the last configuration take as well
         engine.encode(np.full((1, DESCRIPTOR_WIDTH), sign, np.float32))
     strips.show_rows(strips.cut(1, 1, threads=2))  # as while an image is decoded
@@ -87,8 +88,8 @@ def _tensors(config: EngineConfig) -> dict[str, Tensor]:
     return {name: np.zeros(spec.shape, spec.dtype) for name, spec in specs.items()}
 
 
-def sample_image(side: int) -> bytes:
-    """A square grey gradient as PNG."""
+def sample_image(side: int, kind: str = "PNG") -> bytes:
+    """A square grey gradient."""
     stream = BytesIO()
-    Image.linear_gradient("L").resize((side, side)).save(stream, "PNG")
+    Image.linear_gradient("L").resize((side, side)).save(stream, kind)
     return stream.getvalue()

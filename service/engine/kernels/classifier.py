@@ -9,14 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.engine.arrays import (
-    CACHE_LINE,
-    Float32Array,
-    Int8Array,
-    Int64Array,
-    UInt32Array,
-    frozen,
-)
+from service.engine.arrays import CACHE_LINE, Float32Array, Int8Array, Int64Array, UInt32Array
 from service.engine.compiling import kernel, part
 from service.engine.kernels.integers import prefetch
 from service.engine.kernels.system import add_to, let_others_run, nanoseconds, read, write
@@ -24,10 +17,8 @@ from service.engine.kernels.system import add_to, let_others_run, nanoseconds, r
 __all__ = [
     "DONE_PARTS",
     "IS_POOLED",
-    "NO_SCORING",
     "Scoring",
     "fill_scores",
-    "help_to_score",
     "take_weights",
 ]
 
@@ -52,7 +43,8 @@ class Scoring(NamedTuple):
 
     ends (parts,) of parts that follow one another; nonzero (f,) is scratch; sums (parts, ≥ columns)
     are filled, of which no two parts share a cache line; counters (3,) say whether the pooled
-    vector is there, which part is to be taken next, and how many are done.
+    vector is there (negative: it will not come), which part is to be taken next, and how many are
+    done.
     """
 
     pooled: Float32Array
@@ -61,17 +53,6 @@ class Scoring(NamedTuple):
     nonzero: UInt32Array
     sums: Float32Array
     counters: Int64Array
-
-
-NO_SCORING = Scoring(
-    frozen(np.zeros(0, np.float32)),
-    frozen(np.zeros((0, 0), np.int8)),
-    frozen(np.zeros(0, np.int64)),
-    np.zeros(0, np.uint32),
-    np.zeros((0, 0), np.float32),
-    np.zeros(0, np.int64),
-)
-"""Of a vector without parts."""
 
 
 @part
@@ -132,14 +113,12 @@ def _take_parts(scoring: Scoring) -> None:
 
 
 @part
-def help_to_score(scoring: Scoring) -> None:
-    """Wait until the pooled vector is there, for a while, and add up some of its parts."""
-    if scoring.ends.shape[0] > 0:
-        started = nanoseconds()
-        while read(scoring.counters, IS_POOLED) == 0 and nanoseconds() - started < _LONGEST_WAIT:
-            let_others_run(False)  # noqa: FBT003  # kernels have no keywords
-        if read(scoring.counters, IS_POOLED) != 0:
-            _take_parts(scoring)
+def _wait_until_pooled(counters: Int64Array) -> bool:
+    """Wait for a pooled vector, for a while; whether it is there."""
+    started = nanoseconds()
+    while read(counters, IS_POOLED) == 0 and nanoseconds() - started < _LONGEST_WAIT:
+        let_others_run(False)  # noqa: FBT003  # kernels have no keywords
+    return read(counters, IS_POOLED) > 0
 
 
 @kernel
@@ -149,12 +128,18 @@ def fill_scores(
     scales: Float32Array,
     bias: Float32Array,
     scores: Float32Array,
+    helps: bool,  # noqa: FBT001
 ) -> None:
     """Bias, and pooled·weights part by part, each label's times its scale in the part's block.
 
-    The pooled vector is there: whoever waits for it adds up some parts. blocks (parts,); scales
-    (blocks, labels); bias (labels,); scores (labels,) out.
+    Whoever `helps` waits for the pooled vector, adds up some parts and leaves the rest to others:
+    by the same machine code, so that it does not matter who did. blocks (parts,); scales (blocks,
+    labels); bias (labels,); scores (labels,) out.
     """
+    if helps:
+        if _wait_until_pooled(scoring.counters):
+            _take_parts(scoring)
+        return
     write(scoring.counters, IS_POOLED, 1)
     _take_parts(scoring)
     n_parts = scoring.ends.shape[0]

@@ -1,4 +1,4 @@
-"""Pixels to codes, residuals and maxima in one pass, strip by strip of an image.
+"""Pixels to codes, residuals and maxima in one pass, band by band of an image.
 
 Threads that work on one image share its rows among themselves, without Python in between: a core
 that other work slows down takes fewer. A thread works on bands of a few rows, whose feature map and
@@ -13,11 +13,10 @@ import numpy as np
 
 from service.engine.arrays import Directions, FixedRows, Float32Array, Int32Array, UInt32Array
 from service.engine.compiling import kernel, part
-from service.engine.kernels.classifier import Scoring, help_to_score
 from service.engine.kernels.coding import fetch_leaves, solve_block
 from service.engine.kernels.fixedpoint import BLOCK, Runs, quantise_block
 from service.engine.kernels.integers import Index, Scratch
-from service.engine.kernels.layers import Layer, Sums, join_layers, own_layer
+from service.engine.kernels.layers import Sums, join_layers, layer_of, own_layer
 from service.engine.kernels.leaves import LeafTables
 from service.engine.kernels.pooling import raise_maxima
 from service.engine.kernels.residuals import add_residuals
@@ -196,7 +195,7 @@ def _encode_band(
     tree: TreeTables,
     leaves: LeafTables,
     atoms: FixedRows,
-    own: Layer,
+    own: Sums,
     scratch: Scratch,
     written: Written,
 ) -> None:
@@ -275,7 +274,7 @@ def _first_code(written: Written, grid: Grid, begin: Index) -> Index:
 
 
 @part
-def _pool_band(grid: Grid, begin: int, end: int, own: Layer, written: Written) -> None:
+def _pool_band(grid: Grid, begin: int, end: int, own: Sums, written: Written) -> None:
     """Raise the maxima to the codes of the grid's rows `begin` to `end`."""
     first, every = _first_code(written, grid, np.uint64(begin)), grid.every
     raise_maxima(
@@ -316,61 +315,58 @@ def encode_strips(
     sums: Sums,
     scratch: Scratch,
     written: Written,
-    scoring: Scoring,
     waits: bool,  # noqa: FBT001  # kernels have no keywords
 ) -> bool:
     """Take rows until there are none; whether there was memory to do so.
 
     Descriptors are those of an image gray (h, w), which `decoding` may fill, or given by `source`.
     Whoever `waits` returns when all rows are done, by whichever thread, and joins what all of them
-    found; the others help to score it when it is pooled. directions has room for a block,
-    `scratch` for a block and m nonzeros. Without nonzeros there are no codes.
+    found. directions has room for a block, `scratch` for a block and m nonzeros. Without nonzeros
+    there are no codes.
     """
     has_map = source.features.shape[0] > 0
     buffers = new_row_buffers(max(gray.shape[1], _NARROWEST))
     if not have_memory(buffers):
         free_row_buffers(buffers)
         return False
-    thread, comes = new_owner(strips), True
-    begin, end = take_rows(strips, thread)
-    if begin < end:
-        own, band = own_layer(strips, sums), Band(begin, begin, begin)
-        while begin < end:
-            if begin != band.end:  # stolen
-                band = Band(begin, begin, begin)
-            if has_map:
-                comes = _wait_for_pixels(strips, decoding, source, band, end)
-                if not comes:
-                    break
-                started = nanoseconds()
-                _describe_band(gray, source, band, end, buffers)
-                add_to(strips.counters, _SIFT, nanoseconds() - started)
+    thread, own, band = new_owner(strips), layer_of(sums, 0), Band(0, 0, -1)
+    while True:
+        begin, end = take_rows(strips, thread)
+        if begin == end:
+            break
+        if band.end < 0:  # until now, it was nobody's
+            own = own_layer(strips, sums)
+        if begin != band.end:  # the first ones, or stolen
+            band = Band(begin, begin, begin)
+        if has_map:
+            if not _wait_for_pixels(strips, decoding, source, band, end):
+                break
             started = nanoseconds()
-            _encode_band(
-                source,
-                grid,
-                np.uint64(begin),
-                np.uint64(end),
-                directions,
-                tree,
-                leaves,
-                atoms,
-                own,
-                scratch,
-                written,
-            )
-            coded = nanoseconds()
-            add_to(strips.counters, _CODING, coded - started)
-            if own.finest.shape[0] > 0:
-                _pool_band(grid, begin, end, own, written)
-                add_to(strips.counters, _POOLING, nanoseconds() - coded)
-            count_as_done(strips, end - begin)
-            band = Band(band.top, begin, end)
-            begin, end = take_rows(strips, thread)
+            _describe_band(gray, source, band, end, buffers)
+            add_to(strips.counters, _SIFT, nanoseconds() - started)
+        started = nanoseconds()
+        _encode_band(
+            source,
+            grid,
+            np.uint64(begin),
+            np.uint64(end),
+            directions,
+            tree,
+            leaves,
+            atoms,
+            own,
+            scratch,
+            written,
+        )
+        coded = nanoseconds()
+        add_to(strips.counters, _CODING, coded - started)
+        if own.finest.shape[0] > 0:
+            _pool_band(grid, begin, end, own, written)
+            add_to(strips.counters, _POOLING, nanoseconds() - coded)
+        count_as_done(strips, end - begin)
+        band = Band(band.top, begin, end)
     free_row_buffers(buffers)
     if waits:
         wait_for_all(strips)
         join_layers(strips, sums)
-    elif comes:
-        help_to_score(scoring)
     return True

@@ -1,6 +1,6 @@
 """What threads that work on one image find, each in a layer of memory of its own.
 
-A thread clears its layer when it has taken its first strip, so that a layer is in the cache of
+A thread clears its layer when it has taken its first rows, so that a layer is in the cache of
 whoever writes it, and one that nobody needed costs nothing. Whoever waits for all joins them.
 """
 
@@ -11,7 +11,7 @@ from service.engine.compiling import part
 from service.engine.kernels.strips import TAKEN_LAYERS, Strips
 from service.engine.kernels.system import add_to, read
 
-__all__ = ["Layer", "Sums", "join_layers", "own_layer"]
+__all__ = ["Sums", "join_layers", "layer_of", "own_layer"]
 
 
 class Sums(NamedTuple):
@@ -19,7 +19,8 @@ class Sums(NamedTuple):
 
     totals (layers, n, w) and masses (layers, regions, nodes) are those of `add_residuals`, regions
     (n,) being of all descriptors; finest (layers, regions, regions, channels) those of
-    `raise_maxima`. Any may have no regions: it is left out. The first layer has the result.
+    `raise_maxima`. Any may have no regions: it is left out. The first layer has the result. One
+    layer is the same without the first axis.
     """
 
     regions: Int32Array
@@ -31,21 +32,10 @@ class Sums(NamedTuple):
     n_atoms: int
 
 
-class Layer(NamedTuple):
-    """The same for one thread, without the first axis."""
-
-    regions: Int32Array
-    levels_below: int
-    totals: Int32Array
-    masses: Int32Array
-    finest: Float32Array
-    sign_rule: int
-    n_atoms: int
-
-
 @part
-def _layer(sums: Sums, number: int) -> Layer:
-    return Layer(
+def layer_of(sums: Sums, number: int) -> Sums:
+    """One of the layers."""
+    return Sums(
         sums.regions,
         sums.levels_below,
         sums.totals[number],
@@ -57,31 +47,31 @@ def _layer(sums: Sums, number: int) -> Layer:
 
 
 @part
-def _clear(own: Layer) -> None:
+def _clear(own: Sums) -> None:
     own.totals[:] = 0
     own.masses[:] = 0
     own.finest[:] = 0
 
 
 @part
-def own_layer(strips: Strips, sums: Sums) -> Layer:
-    """A layer that no other thread has, of zeros. It is for a thread that has taken a strip.
+def own_layer(strips: Strips, sums: Sums) -> Sums:
+    """A layer that no other thread has, of zeros. It is for a thread that has taken rows.
 
-    Whoever waits for that strip finds the layer cleared.
+    Whoever waits for those rows finds the layer cleared.
     """
-    own = _layer(sums, add_to(strips.counters, TAKEN_LAYERS, 1))
+    own = layer_of(sums, add_to(strips.counters, TAKEN_LAYERS, 1))
     _clear(own)
     return own
 
 
 @part
 def join_layers(strips: Strips, sums: Sums) -> None:
-    """Let the first layer have what was found in all; zeros if there was no strip."""
-    taken, joined = read(strips.counters, TAKEN_LAYERS), _layer(sums, 0)
+    """Let the first layer have what was found in all; zeros if there were no rows."""
+    taken, joined = read(strips.counters, TAKEN_LAYERS), layer_of(sums, 0)
     if taken == 0:
         _clear(joined)
     for number in range(1, taken):
-        own = _layer(sums, number)
+        own = layer_of(sums, number)
         for i in range(own.totals.shape[0]):
             for k in range(own.totals.shape[1]):
                 joined.totals[i, k] += own.totals[i, k]

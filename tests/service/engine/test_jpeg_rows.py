@@ -267,22 +267,22 @@ def test_other_threads_begin_while_an_image_is_decoded() -> None:
 
 def test_other_threads_score_the_pooled_vector_once_it_is_there() -> None:
     gray, pooled = decode(jpeg(noise()), UNLIMITED), no_vector()
-    scoring = TOGETHER.classifier.begin(pooled)
-    begun = TOGETHER.view.begin_image(gray, NOT_DECODING, TOGETHER.threads.count, scoring)
+    scores = TOGETHER.classifier.begin(pooled)
+    begun = TOGETHER.view.begin_image(gray, NOT_DECODING, TOGETHER.threads.count, scores)
     begun.show_rows()
     TOGETHER.pool_encoded([begun.finish(Stopwatch())], Stopwatch(), pooled)
     TOGETHER.threads.help(begun.help, TOGETHER.threads.count)
-    set_counter(scoring.counters, IS_POOLED, 1)
-    until(lambda: scoring.counters[DONE_PARTS] == len(scoring.ends))  # by nobody but the helper
-    found, expected = TOGETHER.classifier.finish(scoring), ALONE.classifier.scores(pooled)
-    np.testing.assert_array_equal(found, expected)
+    counters = scores.scoring.counters
+    set_counter(counters, IS_POOLED, 1)
+    until(lambda: counters[DONE_PARTS] == scores.parts)  # by nobody but the helper
+    np.testing.assert_array_equal(scores.finish(), ALONE.classifier.scores(pooled))
 
 
 def test_a_pooled_vector_that_never_comes_is_not_waited_for() -> None:
     picture, data = TOGETHER.decode_picture(jpeg(noise())), jpeg(noise())
     for _ in range(3):
-        scoring = TOGETHER.classifier.begin(no_vector())
-        TOGETHER.view.encode_image(picture, TOGETHER.threads, Stopwatch(), scoring=scoring)
+        scores = TOGETHER.classifier.begin(no_vector())
+        TOGETHER.view.encode_image(picture, TOGETHER.threads, Stopwatch(), scores=scores)
     np.testing.assert_array_equal(TOGETHER.scores(data), ALONE.scores(data))
 
 
