@@ -104,7 +104,10 @@ class LinearClassifier:
         return self.begin(pooled).finish()
 
     def begin(self, pooled: Float32Array) -> "SharedScores":
-        """The scores of a pooled vector that is filled later, for threads that may help."""
+        """The scores of a pooled vector that is filled later, for threads that may help.
+
+        A thread is to finish them before it begins with others: they share its memory.
+        """
         return SharedScores(self, frozen(pooled))
 
     @cached_property
