@@ -67,7 +67,7 @@ scenes-model: $(VENV)/.all ## train the next version of the embedded model of sc
 	$(BIN)/python -m trainer fit $(SCENES) --out service/models/scenes15 --no-report \
 	    --config trainer/presets/scenes15.toml --train-per-class 100 --split-seed 0
 
-bench: $(VENV)/.all ## measure speed side by side, about six minutes; writes bench.json and bench.png
+bench: $(VENV)/.all ## measure speed side by side, about eight minutes; writes bench.json and bench.png
 	OMP_NUM_THREADS=1 $(BIN)/python -m trainer reproduce speed --data $(BENCH_DATA)
 
 soak: $(VENV)/.all ## kill workers, reload, then both for ten minutes, under load; memory, files and threads must not grow
