@@ -133,11 +133,6 @@ class SharedScores:
         self._scores = np.empty(len(classifier.bias), np.float32)
         self._rest = blocks, classifier.scales, classifier.bias, self._scores
 
-    @property
-    def parts(self) -> int:
-        """How many threads can help at the same time."""
-        return len(self.scoring.ends)
-
     def finish(self) -> Float32Array:
         """The scores (n_labels,); the pooled vector is filled now."""
         fill_scores(self.scoring, *self._rest, False)  # noqa: FBT003  # kernels have no keywords

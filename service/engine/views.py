@@ -152,7 +152,7 @@ class View:
         image = () if located is not None else (frozen(copy),)
         work = Work(shared, grid, self.by, self._sums(grid, threads.count), *image)
         coding = ImageCoding(self, work, located, scores)
-        threads.help(coding.help, coding.parts)
+        threads.help(coding.help, strips.parts(shared))
         return coding.finish(watch)
 
     def _sums(self, grid: Grid, threads: int) -> Sums:
@@ -225,11 +225,6 @@ class ImageCoding:
         if self._scores is not None:
             self._scores.give_up()
         strips.give_up(self._work.strips)
-
-    @property
-    def parts(self) -> int:
-        """How many threads can work on it at the same time."""
-        return max(strips.parts(self._work.strips), self._scores.parts if self._scores else 1)
 
     def help(self) -> None:
         """Take rows until there are none, then parts of the scores."""

@@ -274,7 +274,7 @@ def test_other_threads_score_the_pooled_vector_once_it_is_there() -> None:
     TOGETHER.threads.help(begun.help, TOGETHER.threads.count)
     counters = scores.scoring.counters
     set_counter(counters, IS_POOLED, 1)
-    until(lambda: counters[DONE_PARTS] == scores.parts)  # by nobody but the helper
+    until(lambda: counters[DONE_PARTS] == len(scores.scoring.ends))  # by nobody but the helper
     np.testing.assert_array_equal(scores.finish(), ALONE.classifier.scores(pooled))
 
 
