@@ -22,7 +22,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataC
 from numba.core.runtime.nrt import rtsys
 from numba.misc.appdirs import AppDirs
 
-__all__ = ["KernelCache"]
+__all__ = ["KernelCache", "can_keep_kernels"]
 
 logger = logging.getLogger(__name__)
 
@@ -179,6 +179,13 @@ class KernelCache(FunctionCache):
             super().save_overload(sig, data)
         except Exception as error:  # noqa: BLE001
             logger.warning("a compiled kernel cannot be written: %r", error)
+
+
+def can_keep_kernels() -> bool:
+    """Whether what is compiled is there at the next start, as far as permissions tell."""
+    folders = _folders(Path(__file__).parent / "kernels" / "any.py")
+    existing = (next(path for path in (f, *f.parents) if path.exists()) for f in folders)
+    return any(path.is_dir() and os.access(path, os.W_OK) for path in existing)
 
 
 def _folders(source: Path) -> list[Path]:
