@@ -5,7 +5,6 @@ list, every limit is checked from the header before pixels are allocated, and wh
 a decoder throws at damaged bytes becomes an `ImageError`.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +25,7 @@ from service.engine.errors import (
 )
 from service.engine.image_formats import WITHOUT_HEIF, has_signature, is_heif, readable_formats
 from service.engine.image_limits import ImageLimits
+from service.engine.jpeg_bytes import check_length, check_scans, is_decoded_in_rows
 from service.engine.jpeg_rows import (
     PIXEL_SCALE,
     JpegRows,
@@ -35,7 +35,6 @@ from service.engine.jpeg_rows import (
     rows_of,
 )
 from service.engine.kernels.copies import has_contrast, scale_pixels
-from service.engine.kernels.scans import count_pairs
 
 __all__ = ["Picture", "decode", "decode_picture", "decode_rgb", "stated_size"]
 
@@ -45,10 +44,6 @@ _USUAL_LIMITS = ImageLimits()
 
 # Transparent pixels show this grey level: white, as on a page.
 _BACKGROUND = 255
-
-# Progressive encoders write about ten scans; each one costs the decoder a pass over
-# the whole image, and 400 scans of a 107 KB file took 5.4 s.
-_MOST_JPEG_SCANS = 64
 
 # While it is decoded: four channels, and a copy in one.
 _BYTES_PER_PIXEL = 5
@@ -69,17 +64,7 @@ _TRANSPOSITIONS = {
     8: Image.Transpose.ROTATE_90,
 }
 
-# 0xFF starts a marker unless a stuffed zero or more fill follows; TEM (0x01) and restart
-# markers have no length.
-_JPEG_MARKER = re.compile(rb"\xff+([^\x00\x01\xff\xd0-\xd7])", re.DOTALL)
-_START_OF_SCAN = 0xDA
-# Coded by Huffman in sequence; all others: progressive, lossless, hierarchical or arithmetic.
-_SEQUENTIAL_FRAMES = (0xC0, 0xC1)
-_OTHER_FRAMES = (0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF)
-_ARITHMETIC_FRAMES = (b"\xff\xc9", b"\xff\xca")
 _JPEG_SIGNATURE = b"\xff\xd8\xff"
-_START_OF_IMAGE, _END_OF_IMAGE = 0xD8, 0xD9
-
 _BITS_PER_SAMPLE_TAG, _PHOTOMETRIC_TAG = 258, 262
 
 
@@ -199,12 +184,10 @@ def _check_header(picture: Image.Image, data: bytes, limits: ImageLimits) -> Non
         _check_size(picture.size, limits)
         return
     is_large = picture.width * picture.height > limits.max_pixels
-    if max(picture.size) > limits.max_side or (is_large and not _is_decoded_in_rows(data)):
+    if max(picture.size) > limits.max_side or (is_large and not is_decoded_in_rows(data)):
         _check_size(picture.size, limits)
-    _check_jpeg_size(picture.size, data)
-    scans = _count_jpeg_scans(data)
-    if scans > _MOST_JPEG_SCANS:
-        raise BrokenImageError(f"the JPEG has {scans} scans, expected at most {_MOST_JPEG_SCANS}")
+    check_length(data, picture.size)
+    check_scans(data)
 
 
 def _check_size(size: tuple[int, int], limits: ImageLimits) -> None:
@@ -213,65 +196,6 @@ def _check_size(size: tuple[int, int], limits: ImageLimits) -> None:
             f"the image is {size[0]}x{size[1]} pixels, expected at most {limits.max_pixels} "
             f"pixels and no side over {limits.max_side}"
         )
-
-
-def _is_decoded_in_rows(data: bytes) -> bool:
-    """Whether the first scan of a JPEG has all of its components, coded in sequence.
-
-    Then libjpeg keeps a few rows of blocks, and at a reduced size a JPEG of 12000x9000 pixels
-    took 7 MB. Of any other it keeps all coefficients: 311 to 620 MB, at whatever size.
-    """
-    components, position = None, 0
-    while match := _JPEG_MARKER.search(data, position):
-        marker, body = match[1][0], match.end()
-        if marker == _START_OF_SCAN:
-            return components is not None and data[body + 2 : body + 3] == components
-        if marker in _SEQUENTIAL_FRAMES:
-            components = data[body + 7 : body + 8]
-        elif marker in _OTHER_FRAMES:
-            return False
-        position = body if marker == _START_OF_IMAGE else body + _big_endian(data, body)
-    return False
-
-
-def _check_jpeg_size(size: tuple[int, int], data: bytes) -> None:
-    """Reject a JPEG that holds less than its size takes; the decoder would fill it with grey.
-
-    Every block of 8x8 pixels has a Huffman code, of a bit or more, for its mean. Arithmetic
-    coding may take less. Where only a part of the blocks is missing, nothing here can tell.
-    """
-    blocks = -(-size[0] // 8) * -(-size[1] // 8)
-    if len(data) * 8 < blocks and not any(mark in data for mark in _ARITHMETIC_FRAMES):
-        raise BrokenImageError(
-            f"the JPEG is {size[0]}x{size[1]} pixels, which take at least {blocks // 8} bytes, "
-            f"but has {len(data)}; it is truncated or its header is damaged"
-        )
-
-
-def _count_jpeg_scans(data: bytes) -> int:
-    """Scans of the first image in a JPEG file, thumbnails and trailing data left out.
-
-    Where few pairs of bytes look like the start of a scan, every pair counts as a scan, true
-    or not, because going from marker to marker takes as long as decoding.
-    """
-    # In a twentieth of the time of bytes.count, which took 5 % of that of decoding.
-    suspects = count_pairs(frozen(np.frombuffer(data, np.uint8)), 0xFF, _START_OF_SCAN)
-    if suspects <= _MOST_JPEG_SCANS:
-        return suspects
-    scans, position = 0, 0
-    while match := _JPEG_MARKER.search(data, position):
-        marker = match[1][0]
-        if marker == _END_OF_IMAGE:
-            break
-        scans += marker == _START_OF_SCAN
-        # A segment states its length, its own two bytes included.
-        body = match.end()
-        position = body if marker == _START_OF_IMAGE else body + _big_endian(data, body)
-    return scans
-
-
-def _big_endian(data: bytes, position: int) -> int:
-    return max(int.from_bytes(data[position : position + 2], "big"), 2)
 
 
 def _to_gray(

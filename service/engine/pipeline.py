@@ -16,27 +16,15 @@ import numpy as np
 from service.engine import description, image, ranking
 from service.engine.arrays import Float32Array, Tensors
 from service.engine.blocks import Block, CodesBlock, ResidualsBlock, block_from_tensors
-from service.engine.bundle import (
-    Bundle,
-    BundleFiles,
-    block_prefix,
-    part_of,
-    prefixed,
-    read_bundle,
-    view_prefix,
-)
+from service.engine.bundle import Bundle, BundleFiles, read_bundle
+from service.engine.checks import check_codes, valid_descriptors
 from service.engine.classifier import LinearClassifier, SharedScores
 from service.engine.codes import Codes
 from service.engine.coding import Coder
-from service.engine.config import (
-    DESCRIPTOR_WIDTH,
-    EXPLANATION_CELLS,
-    CodesConfig,
-    EngineConfig,
-)
+from service.engine.config import EXPLANATION_CELLS, EngineConfig
 from service.engine.early_start import EarlyStart
 from service.engine.encoding import Encoded
-from service.engine.errors import BundleError, DescriptorError, ImageError, LabelError
+from service.engine.errors import BundleError, ImageError, LabelError
 from service.engine.explanation import DescribedImage, Explanation, map_block
 from service.engine.fixedpoint import Descriptors
 from service.engine.freed_memory import keep_freed_memory
@@ -47,6 +35,7 @@ from service.engine.jpeg_rows import OnRows
 from service.engine.manifest import Manifest
 from service.engine.ranking import Prediction, ScoredImage
 from service.engine.stopwatch import Stopwatch
+from service.engine.tensor_names import block_prefix, part_of, prefixed, view_prefix
 from service.engine.threads import Threads
 from service.engine.views import View
 
@@ -158,11 +147,11 @@ class FeatureExtractor:
 
         What is not finite or not 128 wide is rejected.
         """
-        return self.view.encode(Descriptors.of(_valid_descriptors(descriptors)), self.threads)
+        return self.view.encode(Descriptors.of(valid_descriptors(descriptors)), self.threads)
 
     def pool(self, codes: Codes, grid: tuple[int, int]) -> Float32Array:
         """Codes of a grid of (rows, cols) descriptors -> first block of codes (n_features,)."""
-        _check_codes(codes, grid, self.config.codes)
+        check_codes(codes, grid, self.config.codes)
         stride = self.config.codes.stride
         taken = np.arange(grid[0] * grid[1]).reshape(grid)[::stride, ::stride]
         rows, cols = taken.shape
@@ -409,34 +398,3 @@ class Engine(FeatureExtractor):
                     f"manifest's, expected at most {allowed:.2g}"
                 )
         logger.debug("%s: %d probes replayed", where, len(self.manifest.probes))
-
-
-def _check_codes(codes: Codes, grid: tuple[int, int], config: CodesConfig) -> None:
-    """Reject what would make pooling, which checks nothing, write beyond its arrays."""
-    count = codes.leaf_ids.shape[0]
-    if min(grid) < 0 or grid[0] * grid[1] != count:
-        raise DescriptorError(f"{count} codes do not fill a grid of {grid[0]}x{grid[1]}")
-    expected = (count, config.nonzeros)
-    for name, column in (("atom ids", codes.atom_ids), ("values", codes.values)):
-        if column.shape != expected:
-            raise DescriptorError(
-                f"{name} have the shape {list(column.shape)}, expected {list(expected)}"
-            )
-    if count and not 0 <= codes.atom_ids.min() <= codes.atom_ids.max() < config.n_atoms:
-        raise DescriptorError(
-            f"codes name atoms {codes.atom_ids.min()} to {codes.atom_ids.max()}, "
-            f"expected 0 to {config.n_atoms - 1}"
-        )
-
-
-def _valid_descriptors(descriptors: object) -> Float32Array:
-    try:
-        with np.errstate(over="ignore"):  # becomes infinite, which is rejected by its norm
-            array = np.asarray(descriptors, dtype=np.float32)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DescriptorError(f"descriptors are not an array of numbers: {error}") from error
-    if array.ndim != 2 or array.shape[1] != DESCRIPTOR_WIDTH:
-        raise DescriptorError(
-            f"descriptors have the shape {list(array.shape)}, expected [n, {DESCRIPTOR_WIDTH}]"
-        )
-    return array

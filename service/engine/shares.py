@@ -18,7 +18,7 @@ from service.engine.blocks import CodesBlock, ResidualsBlock
 from service.engine.encoding import Encoded, ResidualSums
 from service.engine.fixedpoint import block_scratch, room_for_block
 from service.engine.kernels.pooling import give_to_largest
-from service.engine.kernels.residuals import GainsRoom, share_residuals, weigh_sums
+from service.engine.kernels.residual_shares import GainsRoom, share_residuals, weigh_sums
 from service.engine.views import View
 
 __all__ = ["CodeShares", "code_shares", "residual_shares"]

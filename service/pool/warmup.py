@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from service.engine import DESCRIPTOR_WIDTH, Bundle, Engine, EngineConfig, Manifest, strips
-from service.engine.bundle import Tensor, expected_tensors
+from service.engine.arrays import Tensors
 from service.engine.compilation_notice import compiling_is_told
 from service.engine.config import (
     CodesConfig,
@@ -28,6 +28,7 @@ from service.engine.config import (
     ViewConfig,
 )
 from service.engine.cpu_level import require_cpu_level
+from service.engine.tensor_names import expected_tensors
 from service.pool.compiling_helper import CompilingHelper
 
 __all__ = [
@@ -111,7 +112,7 @@ def _run(config: EngineConfig) -> Engine:
     return engine
 
 
-def _tensors(config: EngineConfig) -> dict[str, Tensor]:
+def _tensors(config: EngineConfig) -> Tensors:
     specs = expected_tensors(config, len(_LABELS))
     return {name: np.zeros(spec.shape, spec.dtype) for name, spec in specs.items()}
 

@@ -12,10 +12,10 @@ from PIL import Image
 from service.engine import STAGES, Bundle, Engine, EngineConfig, Manifest, Probe
 from service.engine.arrays import Float32Array, Float64Array, Int32Array
 from service.engine.blocks import ResidualsBlock
-from service.engine.bundle import block_prefix, hash_specs, prefixed, view_prefix
 from service.engine.classifier import LinearClassifier
 from service.engine.coding import Coder
 from service.engine.config import BlockConfig, CodesConfig, ResidualsConfig, ViewConfig
+from service.engine.tensor_names import block_prefix, hash_specs, prefixed, view_prefix
 from service.engine.tree import Tree
 
 # The first example of a property compiles a kernel, so that a deadline would lie.

@@ -33,9 +33,9 @@ from service.engine.bundle import (
     TENSORS_FILE,
     BundleFiles,
     OpenBundle,
-    expected_tensors,
 )
 from service.engine.manifest import TensorSpec
+from service.engine.tensor_names import expected_tensors
 from tests.support.bundle_files import is_mapped, reseal, store, store_tensors
 from tests.support.samples import LABELS, random_bundle, random_png
 

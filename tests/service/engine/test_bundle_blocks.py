@@ -16,8 +16,8 @@ from service.engine import (
     read_bundle,
     write_bundle,
 )
-from service.engine.bundle import expected_tensors
 from service.engine.config import CodesConfig, ViewConfig
+from service.engine.tensor_names import expected_tensors
 from tests.support.bundle_files import is_mapped, reseal, store_tensors
 from tests.support.samples import LABELS, SEVERAL, random_bundle, random_png
 
