@@ -4,11 +4,11 @@ Whoever started it loads from the cache on disk what was compiled here. If that 
 everything itself.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
 import threading
-from types import TracebackType
 
 from service.engine.kernel_cache import can_keep_kernels
 from service.pool.cores import usable_cores
@@ -19,36 +19,29 @@ __all__ = ["CompilingHelper"]
 class CompilingHelper:
     """Another process that compiles some of the kernels, once it is started.
 
-    It is where there is a core for it and a folder for what it compiles, and ends with the `with`
-    statement.
+    It is started only where there is a core for it and a folder for what it compiles.
     """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Let it begin."""
+        """Let it begin, unless the system has no process for it."""
         if len(usable_cores()) > 1 and can_keep_kernels():
-            self._process = subprocess.Popen(  # noqa: S603  # ourselves
-                [sys.executable, "-m", __name__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-            )
+            with contextlib.suppress(OSError):
+                self._process = subprocess.Popen(  # noqa: S603  # ourselves
+                    [sys.executable, "-m", __name__],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                )
 
     def wait(self) -> None:
         """Wait until it is done."""
         if self._process is not None:
             self._process.wait()
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End it, whether it is done or not."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._process.wait()

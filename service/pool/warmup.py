@@ -9,7 +9,7 @@ compiles about half of them, which the first one then loads.
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from io import BytesIO
 from typing import get_args
@@ -64,7 +64,7 @@ def tell_if_compiling() -> Iterator[CompilingHelper]:
     Meanwhile a helper compiles those of `run_kernels_of_helper`.
     """
     start, helper = time.perf_counter(), CompilingHelper()
-    with helper, compiling_is_told(lambda: _begin_compiling(helper)) as compiled:
+    with closing(helper), compiling_is_told(lambda: _begin_compiling(helper)) as compiled:
         yield helper
     level = logging.INFO if compiled() else logging.DEBUG
     logger.log(level, "kernels ready after %.1f s", time.perf_counter() - start)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numba
@@ -42,8 +43,7 @@ needs_two_cores = pytest.mark.skipif(
 
 @needs_two_cores
 def test_a_helper_is_done_when_all_its_kernels_are_compiled() -> None:
-    helper = CompilingHelper()
-    with helper:
+    with closing(CompilingHelper()) as helper:
         helper.start()
         helper.wait()
     assert helper._process is not None
@@ -51,12 +51,11 @@ def test_a_helper_is_done_when_all_its_kernels_are_compiled() -> None:
 
 
 @needs_two_cores
-def test_a_helper_ends_with_the_statement_while_it_still_compiles(
+def test_a_helper_that_still_compiles_ends_when_it_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    helper = CompilingHelper()
-    with helper:
+    with closing(CompilingHelper()) as helper:
         helper.start()
         (pid,) = helpers()
     assert not is_alive(pid)
@@ -64,7 +63,7 @@ def test_a_helper_ends_with_the_statement_while_it_still_compiles(
 
 @pytest.mark.usefixtures("one_core")
 def test_there_is_no_helper_on_one_core() -> None:
-    with (helper := CompilingHelper()):
+    with closing(CompilingHelper()) as helper:
         helper.start()
         assert helpers() == []
         helper.wait()
@@ -75,7 +74,7 @@ def test_there_is_no_helper_where_nothing_can_be_kept(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "file"))
-    with (helper := CompilingHelper()):
+    with closing(CompilingHelper()) as helper:
         helper.start()
         assert helpers() == []
 
