@@ -3,7 +3,7 @@
 import asyncio
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -21,8 +21,13 @@ def listening(respond: Respond) -> Iterator[Address]:
     """
     writers: list[asyncio.StreamWriter] = []
 
+    def connected(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Coroutine[None, None, None]:
+        writers.append(writer)  # at once: who comes last may be cancelled before it talks
+        return talk(reader, writer)
+
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -39,7 +44,7 @@ def listening(respond: Respond) -> Iterator[Address]:
 
     async def serve() -> None:
         over.append((asyncio.get_running_loop(), asyncio.Event()))
-        async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
             addresses.put(server.sockets[0].getsockname()[:2])
             await over[0][1].wait()
         for writer in writers:
